@@ -1,0 +1,236 @@
+//! The composition root: what exists, in which order it starts, in which order it stops.
+//!
+//! Start: storage, clock (not before what storage has seen), committer, one sign of life (which is where grace after
+//! an outage is given), workers, HTTP.
+//! Stop: not ready any more, HTTP finishes its requests, workers end, the committer finishes its queue.
+//! A worker that ends by itself has crashed, and takes the server with it rather than leave it half alive.
+
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use actix_web::{HttpServer, dev::Server, web};
+use tokio::{sync::oneshot, task::JoinHandle};
+use tokio_cron_scheduler::JobScheduler;
+
+use crate::{
+    auth::{
+        Claims, KeyError, Keys, Role, TokenError,
+        secret::{self, Secret, SecretError},
+    },
+    clock::{Clock, ManualClock},
+    committer::Committer,
+    contention::Contention,
+    expiry,
+    http::{self, Api, Origins, Rates},
+    jobs::{self, Sweeper},
+    life::{self, Life},
+    locking::{Policy, Timestamp},
+    metrics::Metrics,
+    settings::Settings,
+    storage::{OpenError, Storage, sqlite::Writer},
+};
+
+/// Tokens in printed links are good for a working day.
+const LINK_HOURS: i64 = 8;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Storage(#[from] OpenError),
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error("cannot sign a token: {0}")]
+    Token(#[from] TokenError),
+    #[error("setting `jobs.sweep`: {0}")]
+    Jobs(#[from] tokio_cron_scheduler::JobSchedulerError),
+    #[error("metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+    #[error("cannot listen on {address}: {reason}")]
+    Listen { address: SocketAddr, reason: io::Error },
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0} has crashed")]
+pub struct Crash(&'static str);
+
+/// What only tests set.
+#[derive(Debug, Default)]
+pub struct Options {
+    pub clock: Option<ManualClock>,
+    /// Threads that serve HTTP; one per core unless given.
+    pub http_workers: Option<usize>,
+}
+
+/// A server that listens.
+pub struct App {
+    pub address: SocketAddr,
+    /// To click, if the secret is known to nobody else and only this machine can connect.
+    pub links: Vec<Link>,
+    pub sweeper: Sweeper,
+    api: web::Data<Api>,
+    server: Server,
+    scheduler: JobScheduler,
+    committer_ended: oneshot::Receiver<()>,
+    workers: Vec<(&'static str, JoinHandle<()>)>,
+    _storage: Storage,
+}
+
+#[derive(Debug)]
+pub struct Link {
+    pub what: &'static str,
+    pub url: String,
+}
+
+/// Where the database of these settings is.
+pub fn database_path(settings: &Settings) -> PathBuf {
+    Path::new(settings.database.url.trim_start_matches("sqlite://")).to_owned()
+}
+
+impl App {
+    pub async fn start(settings: Settings, options: Options) -> Result<Self, StartError> {
+        let path = database_path(&settings);
+        let secret = secret::find_or_make(&settings.auth, &path)?;
+        let keys =
+            Keys::new(secret.as_ref().map(|secret| secret.bytes.as_slice()), settings.auth.jwks_file.as_deref())?;
+        let storage = Storage::open(&path).await?;
+        let clock = options.clock.map_or_else(|| Clock::system(storage.latest), Clock::manual);
+
+        let metrics = Arc::new(Metrics::new()?);
+        let contention = Arc::new(Contention::default());
+        let life = Arc::new(Life::new(storage.latest));
+        let writer = Writer::new(storage.path.clone(), policy(&settings), clock.clone(), Arc::clone(&life));
+        let (committer, committer_ended) = Committer::start(writer, Arc::clone(&metrics), Arc::clone(&contention))?;
+        life::beat(&committer).await;
+
+        let queries = storage.queries.clone();
+        let sweeper = Sweeper {
+            committer: committer.clone(),
+            queries: queries.clone(),
+            life: Arc::clone(&life),
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        let scheduler = jobs::start(sweeper.clone(), &settings.jobs.sweep).await?;
+        let workers = vec![
+            ("life", tokio::spawn(life::run(committer.clone(), clock.clone()))),
+            ("expiry", tokio::spawn(expiry::run(committer.clone(), queries.clone(), Arc::clone(&life), clock.clone()))),
+        ];
+        let api = web::Data::new(Api {
+            committer,
+            queries,
+            life,
+            keys,
+            metrics,
+            contention,
+            rates: Rates::new(settings.limits.requests_per_second),
+            started_at: clock.now(),
+            max_ttl_seconds: settings.locks.max_ttl_seconds,
+            public_metrics: settings.server.public_metrics,
+            draining: AtomicBool::new(false),
+            openapi: http::openapi_document(),
+            clock,
+        });
+        let (server, address) = listen(&settings, &api, options.http_workers)?;
+        let links = links(&settings, secret.as_ref(), address, api.clock.wall())?;
+        Ok(Self { address, links, sweeper, api, server, scheduler, committer_ended, workers, _storage: storage })
+    }
+
+    /// Serves until `stop` resolves, then finishes what was begun.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Crash> {
+        let http = self.server.handle();
+        let mut server = tokio::spawn(self.server);
+        let crashed = {
+            let workers = self.workers.iter_mut().map(|(name, worker)| Box::pin(async { (*name, worker.await).0 }));
+            let any_worker = futures_util::future::select_all(workers);
+            tokio::select! {
+                () = stop => None,
+                _ = &mut self.committer_ended => Some("the committer"),
+                (name, _, _) = any_worker => Some(name),
+                _ = &mut server => Some("the HTTP server"),
+            }
+        };
+        self.api.draining.store(true, Ordering::Release);
+        http.stop(crashed.is_none()).await;
+        for (_, worker) in &self.workers {
+            worker.abort();
+        }
+        if let Err(error) = self.scheduler.shutdown().await {
+            tracing::warn!(%error, "the scheduler did not stop");
+        }
+        if crashed != Some("the committer") {
+            self.api.committer.stop().await;
+            let _ = self.committer_ended.await;
+        }
+        crashed.map_or(Ok(()), |name| Err(Crash(name)))
+    }
+}
+
+fn policy(settings: &Settings) -> Policy {
+    const HOUR_MS: i64 = 3_600_000;
+    Policy {
+        ttl_seconds: settings.locks.ttl_seconds,
+        locks_per_owner: settings.limits.locks_per_owner,
+        memo_retention_ms: i64::from(settings.requests.retention_hours) * HOUR_MS,
+        event_retention_ms: i64::from(settings.events.retention_days) * 24 * HOUR_MS,
+    }
+}
+
+fn listen(
+    settings: &Settings,
+    api: &web::Data<Api>,
+    workers: Option<usize>,
+) -> Result<(Server, SocketAddr), StartError> {
+    let address = settings.server.listen;
+    let failed = |reason: io::Error| StartError::Listen { address, reason };
+    let origins = Origins::new(&settings.server.allowed_origins, address);
+    let api = api.clone();
+    let mut server = HttpServer::new(move || http::app(api.clone(), origins.middleware()))
+        .disable_signals()
+        .shutdown_timeout(settings.server.drain_seconds.into())
+        // A handler stops when its client is gone.
+        .h1_allow_half_closed(false)
+        .client_request_timeout(Duration::from_secs(10))
+        .bind(address)
+        .map_err(failed)?;
+    if let Some(workers) = workers {
+        server = server.workers(workers);
+    }
+    let bound = server.addrs().first().copied().unwrap_or(address);
+    Ok((server.run(), bound))
+}
+
+fn links(
+    settings: &Settings,
+    secret: Option<&Secret>,
+    address: SocketAddr,
+    now: Timestamp,
+) -> Result<Vec<Link>, StartError> {
+    let Some(secret) = secret.filter(|secret| secret.self_made && address.ip().is_loopback()) else {
+        return Ok(Vec::new());
+    };
+    let base = settings.server.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
+    #[expect(clippy::cast_precision_loss, reason = "seconds of this century")]
+    let exp = (now.millis() / 1000 + LINK_HOURS * 3600) as f64;
+    let link = |what, sub: &str, name: &str, role| {
+        let claims = Claims { sub: sub.into(), name: Some(name.into()), role, exp, ..Claims::default() };
+        let token = claims.sign(&secret.bytes)?;
+        Ok::<_, TokenError>(Link { what, url: format!("{}/docs/#token={token}", base.trim_end_matches('/')) })
+    };
+    Ok(vec![
+        link("try the API as an editor", "demo", "Demo", Role::Editor)?,
+        link("try the API as an admin", "admin", "Admin", Role::Admin)?,
+    ])
+}

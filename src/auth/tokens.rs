@@ -1,0 +1,181 @@
+//! JSON Web Tokens: which keys sign them, what they must say.
+
+use std::{fs, path::Path, sync::Arc};
+
+use jsonwebtoken::{
+    Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, decode_header,
+    errors::ErrorKind,
+    jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Caller, Role, RoomGlobs};
+use crate::locking::{
+    Timestamp,
+    names::{MAX_NAME_BYTES, OwnerId, TenantId},
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    #[error("the token is not valid: {0}")]
+    Invalid(String),
+    #[error("the token has expired")]
+    Expired,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error("cannot read {path}: {reason}")]
+    Unreadable { path: String, reason: String },
+    #[error("{path} is not a JSON Web Key Set: {reason}")]
+    NotJwks { path: String, reason: String },
+    #[error("{path} has no RS256, ES256 or EdDSA key")]
+    NoKey { path: String },
+}
+
+/// What a token says. Claims of others are passed over.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Claims {
+    pub sub: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub role: Role,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rooms: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub permissions: Vec<String>,
+    /// Seconds since 1970; fractions are allowed by the standard.
+    pub exp: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nbf: Option<f64>,
+}
+
+impl Claims {
+    pub fn sign(&self, secret: &[u8]) -> Result<String, TokenError> {
+        jsonwebtoken::encode(&Header::new(Algorithm::HS256), self, &EncodingKey::from_secret(secret))
+            .map_err(|error| TokenError::Invalid(error.to_string()))
+    }
+}
+
+/// Keys that tokens may be signed with.
+#[derive(Clone)]
+pub struct Keys(Vec<Key>);
+
+#[derive(Clone)]
+struct Key {
+    id: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+/// Key material is never printed.
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|key| (&key.id, key.algorithm))).finish()
+    }
+}
+
+impl Keys {
+    pub fn new(secret: Option<&[u8]>, jwks_file: Option<&Path>) -> Result<Self, KeyError> {
+        let secret =
+            secret.map(|secret| Key { id: None, algorithm: Algorithm::HS256, key: DecodingKey::from_secret(secret) });
+        let mut keys: Vec<_> = secret.into_iter().collect();
+        if let Some(path) = jwks_file {
+            keys.extend(read_jwks(path)?);
+        }
+        Ok(Self(keys))
+    }
+
+    pub fn verify(&self, token: &str, now: Timestamp) -> Result<Caller, TokenError> {
+        let header = decode_header(token).map_err(|error| TokenError::Invalid(error.to_string()))?;
+        // A key is only ever used with its own algorithm: a public key cannot pass for a shared secret.
+        let fits = |key: &&Key| {
+            key.algorithm == header.alg && (key.id.is_none() || header.kid.is_none() || key.id == header.kid)
+        };
+        let mut problem = TokenError::Invalid("no key for its algorithm and key id".to_owned());
+        for key in self.0.iter().filter(fits) {
+            match decode::<Claims>(token, &key.key, &validation(key.algorithm)) {
+                Ok(token) => return caller(token.claims, now),
+                Err(error) => {
+                    problem = TokenError::Invalid(match error.kind() {
+                        ErrorKind::InvalidSignature => "its signature does not fit".to_owned(),
+                        _ => error.to_string(),
+                    });
+                }
+            }
+        }
+        Err(problem)
+    }
+}
+
+/// Times are checked against our own clock, below; whom a token is for is not our business.
+fn validation(algorithm: Algorithm) -> Validation {
+    let mut validation = Validation::new(algorithm);
+    validation.required_spec_claims.clear();
+    validation.validate_exp = false;
+    validation.validate_aud = false;
+    validation
+}
+
+fn caller(claims: Claims, now: Timestamp) -> Result<Caller, TokenError> {
+    let invalid = |claim: &str, reason: &dyn std::fmt::Display| TokenError::Invalid(format!("its `{claim}` {reason}"));
+    #[expect(clippy::cast_precision_loss, reason = "exact until the year 287396")]
+    let seconds = now.millis() as f64 / 1000.0;
+    if claims.nbf.is_some_and(|nbf| nbf > seconds) {
+        return Err(TokenError::Invalid("it is not valid yet".to_owned()));
+    }
+    // Written so that a NaN counts as expired.
+    if !(claims.exp > seconds) {
+        return Err(TokenError::Expired);
+    }
+    let tenant = match &claims.tenant {
+        Some(tenant) => TenantId::parse(tenant).map_err(|reason| invalid("tenant", &reason))?,
+        None => TenantId::default_tenant(),
+    };
+    Ok(Caller {
+        tenant,
+        owner: OwnerId::parse(&claims.sub).map_err(|reason| invalid("sub", &reason))?,
+        name: claims.name.as_deref().and_then(display_name),
+        role: claims.role,
+        rooms: RoomGlobs::new(claims.rooms),
+        may_take_over: claims.role == Role::Admin || claims.permissions.iter().any(|p| p == "takeover"),
+    })
+}
+
+/// People's names come as they are; what could harm a log or a page is left out rather than refused.
+fn display_name(name: &str) -> Option<Arc<str>> {
+    let mut name: String = name.chars().filter(|c| !c.is_control()).collect();
+    name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
+    (!name.trim().is_empty()).then(|| name.trim().into())
+}
+
+fn read_jwks(path: &Path) -> Result<Vec<Key>, KeyError> {
+    let shown = path.display().to_string();
+    let text = fs::read_to_string(path)
+        .map_err(|error| KeyError::Unreadable { path: shown.clone(), reason: error.to_string() })?;
+    let set: JwkSet = serde_json::from_str(&text)
+        .map_err(|error| KeyError::NotJwks { path: shown.clone(), reason: error.to_string() })?;
+    let keys: Vec<_> = set.keys.iter().filter_map(signing_key).collect();
+    if keys.is_empty() { Err(KeyError::NoKey { path: shown }) } else { Ok(keys) }
+}
+
+/// Sets hold keys for other uses too; those are passed over.
+fn signing_key(jwk: &Jwk) -> Option<Key> {
+    if jwk.common.public_key_use == Some(PublicKeyUse::Encryption) {
+        return None;
+    }
+    let algorithm = match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => Algorithm::RS256,
+        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => Algorithm::ES256,
+        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => Algorithm::EdDSA,
+        _ => return None,
+    };
+    let declared = jwk.common.key_algorithm.map(|declared| declared.to_string());
+    if declared.is_some_and(|declared| declared != format!("{algorithm:?}")) {
+        return None;
+    }
+    Some(Key { id: jwk.common.key_id.clone(), algorithm, key: DecodingKey::from_jwk(jwk).ok()? })
+}

@@ -1,0 +1,174 @@
+//! Group commit: concurrent requests share one transaction.
+//!
+//! 1. [`Committer::submit`] puts a command into a bounded queue; a full queue refuses at once.
+//! 2. The worker, a thread of its own, takes what is queued (it never waits for more), hands it to storage as one
+//!    batch and answers each caller after the commit, and only then. The next batch fills meanwhile.
+//! 3. A batch that fails for a reason of its own is run again one command at a time, so that one command cannot fail
+//!    its neighbours.
+//! 4. [`Committer::stop`] closes the queue; the worker finishes what is in it and ends.
+
+use std::{io, sync::Arc, thread};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    clock::Stopwatch,
+    contention::Contention,
+    locking::{Command, Outcome},
+    metrics::Metrics,
+    storage::{
+        StorageError,
+        sqlite::{Committed, Writer},
+    },
+};
+
+const QUEUE: usize = 4096;
+const BATCH: usize = 512;
+const PRUNE_ROWS: u32 = 1000;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    #[error("too many commands are waiting")]
+    Overloaded,
+    #[error("the server is stopping")]
+    Stopped,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+#[derive(Debug, Clone)]
+pub struct Committer {
+    queue: mpsc::Sender<Work>,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Command(Command, oneshot::Sender<Result<Outcome, StorageError>>),
+    Prune(oneshot::Sender<Result<usize, StorageError>>),
+    Stop,
+}
+
+impl Committer {
+    /// The handle, and what resolves when the worker has ended.
+    pub fn start(
+        writer: Writer,
+        metrics: Arc<Metrics>,
+        contention: Arc<Contention>,
+    ) -> io::Result<(Self, oneshot::Receiver<()>)> {
+        let (sender, queue) = mpsc::channel(QUEUE);
+        let (ended, has_ended) = oneshot::channel();
+        let worker = Worker { writer, metrics: Arc::clone(&metrics), contention };
+        thread::Builder::new().name("committer".to_owned()).spawn(move || {
+            // Dropped at the end, by a panic too: a server without its committer must not go on half alive.
+            let _ended: oneshot::Sender<()> = ended;
+            worker.run(queue);
+        })?;
+        Ok((Self { queue: sender, metrics }, has_ended))
+    }
+
+    pub async fn submit(&self, command: Command) -> Result<Outcome, SubmitError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Work::Command(command, reply))?;
+        Ok(answer.await.map_err(|_| SubmitError::Stopped)??)
+    }
+
+    /// Deletes some rows that are past their retention; answers how many.
+    pub async fn prune(&self) -> Result<usize, SubmitError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Work::Prune(reply))?;
+        Ok(answer.await.map_err(|_| SubmitError::Stopped)??)
+    }
+
+    /// Nothing more is taken; what was taken is finished and answered.
+    pub async fn stop(&self) {
+        // If it cannot be sent, the worker has ended already.
+        let _ = self.queue.send(Work::Stop).await;
+    }
+
+    fn send(&self, work: Work) -> Result<(), SubmitError> {
+        self.queue.try_send(work).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => SubmitError::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => SubmitError::Stopped,
+        })?;
+        self.metrics.queue_depth.set(depth(self.queue.max_capacity() - self.queue.capacity()));
+        Ok(())
+    }
+}
+
+struct Worker {
+    writer: Writer,
+    metrics: Arc<Metrics>,
+    contention: Arc<Contention>,
+}
+
+impl Worker {
+    fn run(mut self, mut queue: mpsc::Receiver<Work>) {
+        let mut commands = Vec::with_capacity(BATCH);
+        let mut replies = Vec::with_capacity(BATCH);
+        while let Some(first) = queue.blocking_recv() {
+            let mut next = Some(first);
+            let mut prunes = Vec::new();
+            while let Some(work) = next.take() {
+                match work {
+                    Work::Command(command, reply) => {
+                        commands.push(command);
+                        replies.push(reply);
+                    }
+                    Work::Prune(reply) => prunes.push(reply),
+                    Work::Stop => queue.close(),
+                }
+                if commands.len() < BATCH {
+                    next = queue.try_recv().ok();
+                }
+            }
+            self.metrics.queue_depth.set(depth(queue.len()));
+            self.commit(&commands, &mut replies);
+            commands.clear();
+            for reply in prunes {
+                let _ = reply.send(self.writer.prune(PRUNE_ROWS));
+            }
+        }
+    }
+
+    fn commit(&mut self, commands: &[Command], replies: &mut Vec<oneshot::Sender<Result<Outcome, StorageError>>>) {
+        if commands.is_empty() {
+            return;
+        }
+        match self.timed(commands) {
+            Ok(committed) => {
+                for (reply, outcome) in replies.drain(..).zip(committed.outcomes) {
+                    self.contention.note(&outcome);
+                    // A caller that has gone away does not undo what was committed.
+                    let _ = reply.send(Ok(outcome));
+                }
+            }
+            Err(StorageError::Conflict(reason)) if commands.len() > 1 => {
+                tracing::warn!(%reason, commands = commands.len(), "batch failed, running its commands one by one");
+                for (command, reply) in commands.iter().zip(std::mem::take(replies)) {
+                    self.commit(std::slice::from_ref(command), &mut vec![reply]);
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, commands = commands.len(), "batch not committed");
+                for reply in replies.drain(..) {
+                    let _ = reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    fn timed(&mut self, commands: &[Command]) -> Result<Committed, StorageError> {
+        let stopwatch = Stopwatch::start();
+        let committed = self.writer.commit(commands)?;
+        self.metrics.commit_seconds.observe(stopwatch.elapsed().as_secs_f64());
+        #[expect(clippy::cast_precision_loss, reason = "a batch has at most a few hundred commands")]
+        self.metrics.commit_batch_size.observe(commands.len() as f64);
+        self.metrics.events.inc_by(committed.events as u64);
+        Ok(committed)
+    }
+}
+
+fn depth(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}

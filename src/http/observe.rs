@@ -1,0 +1,144 @@
+//! Around every request: an id, a log line, a count, and problems rendered with the time.
+
+use std::{
+    rc::Rc,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use actix_web::{
+    HttpMessage,
+    body::{BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
+    http::{
+        Method,
+        header::{self, HeaderName, HeaderValue},
+    },
+    middleware::Next,
+    web,
+};
+
+use super::{
+    Api,
+    problem::{Code, Problem},
+};
+use crate::{auth::Caller, clock::Stopwatch};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+pub async fn observe(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, actix_web::Error> {
+    let stopwatch = Stopwatch::start();
+    let id = request_id(&request);
+    let mut response = next.call(request).await?.map_into_boxed_body();
+    let Some(api) = response.request().app_data::<web::Data<Api>>().cloned() else { return Ok(response) };
+
+    let problem = response.response().error().map(|error| match error.as_error::<Problem>() {
+        Some(problem) => problem.clone(),
+        // Only extractors of our own are used; should another ever fail, it still fails as a problem.
+        None => Problem::new(Code::BadRequest, error.to_string()),
+    });
+    if let Some(problem) = &problem {
+        response = response.into_response(problem.render(api.clock.now()));
+    }
+
+    let headers = response.headers_mut();
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    headers.insert(REQUEST_ID, id.clone());
+
+    let took = stopwatch.elapsed();
+    let route = route(&response);
+    api.metrics.http(&route, method(response.request().method()), response.status().as_str(), took);
+    log(&response, &id, &route, problem.as_ref(), took);
+    Ok(response)
+}
+
+/// The client's own id if it sent a fit one; else the process's random part and a count.
+fn request_id(request: &ServiceRequest) -> HeaderValue {
+    static PROCESS: LazyLock<u32> = LazyLock::new(|| getrandom::u32().unwrap_or_default());
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let sent = request.headers().get(REQUEST_ID);
+    let fits =
+        |value: &&HeaderValue| (1..=128).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic);
+    sent.filter(fits).cloned().unwrap_or_else(|| {
+        let id = format!("{:08x}-{}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed));
+        HeaderValue::from_str(&id).unwrap_or_else(|_| HeaderValue::from_static("-"))
+    })
+}
+
+/// The pattern of the path, without the router's own marks.
+fn route(response: &ServiceResponse) -> String {
+    let pattern = response.request().match_pattern();
+    pattern.map_or_else(|| "unmatched".to_owned(), |pattern| pattern.replace(":[^/]*", "").replace(":.*", ""))
+}
+
+/// Clients may invent methods; metrics do not grow with them.
+fn method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "OTHER",
+    }
+}
+
+/// Failures of the server are always worth a line; ordinary requests when asked for.
+fn log(
+    response: &ServiceResponse,
+    id: &HeaderValue,
+    route: &str,
+    problem: Option<&Problem>,
+    took: std::time::Duration,
+) {
+    let is_failure = response.status().is_server_error();
+    if !is_failure && !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let request = response.request();
+    let caller = request.extensions().get::<Rc<Caller>>().cloned();
+    let parameter = |name: &str| request.match_info().get(name).map(ToOwned::to_owned);
+    let (tenant, owner) =
+        caller.map_or((None, None), |caller| (Some(caller.tenant.to_string()), Some(caller.owner.to_string())));
+    let fields = (parameter("room"), parameter("document"), problem.map(|problem| problem.code.name()));
+    let (room, document, code) = fields;
+    let (id, status) = (id.to_str().unwrap_or("-"), response.status().as_u16());
+    let (method, duration_ms) = (method(request.method()), took.as_secs_f64() * 1000.0);
+    if is_failure {
+        tracing::warn!(
+            request_id = id,
+            method,
+            route,
+            status,
+            code,
+            tenant,
+            owner,
+            room,
+            document,
+            duration_ms,
+            "failed"
+        );
+    } else {
+        tracing::debug!(
+            request_id = id,
+            method,
+            route,
+            status,
+            code,
+            tenant,
+            owner,
+            room,
+            document,
+            duration_ms,
+            "answered"
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! `POST …/lock/release`: the goodbye of a page that is being closed or reloaded.
+
+use actix_web::{HttpRequest, Responder, web};
+use serde::Deserialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{
+    call::{self, Call, DocumentPath},
+    fields::BeaconFields,
+    problem::Problem,
+    view::{DoneView, Timed},
+};
+use crate::{
+    auth::Role,
+    locking::{Command, Release},
+};
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseRequest {
+    lease_id: Uuid,
+    /// As the last answer told it: if the page came back and resumed the lock, its old goodbye does nothing.
+    #[schema(minimum = 1)]
+    hold: u32,
+    /// Keep the lock this long, so that a reload can resume it. 0: unlock at once.
+    #[schema(maximum = 10000)]
+    linger_ms: Option<u32>,
+    /// The token, where no header can be sent.
+    access_token: Option<String>,
+}
+
+/// The token is never printed.
+impl std::fmt::Debug for ReleaseRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReleaseRequest").field("lease_id", &self.lease_id).finish_non_exhaustive()
+    }
+}
+
+/// Unlock by `sendBeacon`, at once or in a moment
+///
+/// Takes JSON as `text/plain` too.
+#[utoipa::path(post, path = "/api/documents/{room}/{document}/lock/release", tag = "locks",
+    request_body(content((ReleaseRequest = "application/json"), (ReleaseRequest = "text/plain"))),
+    responses((status = 200, body = Timed<DoneView>)))]
+pub async fn release(
+    http: HttpRequest,
+    name: DocumentPath,
+    fields: Result<BeaconFields<ReleaseRequest>, Problem>,
+) -> Result<impl Responder, Problem> {
+    // Who calls may stand in the body; a body that cannot be read is told only to callers we know.
+    let token = fields.as_ref().ok().and_then(|BeaconFields(fields)| fields.access_token.as_deref());
+    let call = match token {
+        Some(token) => Call::of(&http, token)?,
+        None => Call::of(&http, call::bearer(http.headers())?)?,
+    };
+    let BeaconFields(fields) = fields?;
+    let linger_ms = fields.linger_ms.unwrap_or_default();
+    if linger_ms > 10_000 {
+        return Err(Problem::invalid("linger_ms", "must be 0 to 10000"));
+    }
+    let key = call.key(Role::Editor, name)?;
+    let owner = call.caller.owner.clone();
+    let command = Release { key, owner, lease_id: fields.lease_id, hold: fields.hold, linger_ms };
+    let outcome = call.submit(Command::Release(command)).await?;
+    let done = outcome.single().map_err(|refusal| call.refused(&refusal))?;
+    let now = call.now();
+    Ok(web::Json(Timed { answer: DoneView::new(&done, &call.caller, now), server_time: now }))
+}

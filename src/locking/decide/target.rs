@@ -1,0 +1,69 @@
+//! Which of the caller's locks a heartbeat or an unlock means, and which refusal it gets if there is none.
+//!
+//! What is named selects among the caller's locks on the document:
+//! 1. a live one that matches is the target;
+//! 2. a lease that was the caller's and has ended says how it ended, whoever holds the document now;
+//! 3. if the caller has a live lock here, the names do not fit it: mismatch;
+//! 4. a session whose last lock here has ended says how;
+//! 5. otherwise the document is someone else's, or nobody's.
+//!
+//! With nothing named, the caller spoke of the document: someone else's comes before how its own last lock ended.
+
+use super::*;
+use crate::locking::{Lookup, Named, Which};
+
+impl Named {
+    /// The narrowest thing named.
+    pub(in crate::locking) fn which(&self) -> Which {
+        match (self.lease_id, &self.session) {
+            (Some(lease_id), _) => Which::Lease(lease_id),
+            (None, Some(session)) => Which::Session(session.clone()),
+            (None, None) => Which::Any,
+        }
+    }
+}
+
+pub(super) fn target<'s>(
+    state: &'s State,
+    key: &DocumentKey,
+    owner: &OwnerId,
+    named: &Named,
+    now: Timestamp,
+) -> Result<&'s Lock, Refusal> {
+    let which = named.which();
+    let (own, others): (Vec<&Lock>, Vec<&Lock>) =
+        live_locks(state, key, now).partition(|lock| lock.holder.owner == *owner);
+    let found = match &which {
+        Which::Any => own.iter().filter(|lock| lock.holder.session.is_none() && own.len() == 1).copied().next(),
+        Which::Lease(_) | Which::Session(_) => own.iter().find(|lock| which.means(lock)).copied(),
+    };
+    if let Some(lock) = found {
+        let session_fits = named.session.is_none() || named.session == lock.holder.session;
+        return if session_fits { Ok(lock) } else { Err(Refusal::Mismatch) };
+    }
+    let ended = ended(state, key, owner, &which, now).map(Refusal::Ended);
+    let not_owner = others.first().map(|lock| Refusal::NotOwner { lock: Box::new((*lock).clone()) });
+    Err(match (which, ended) {
+        (Which::Lease(_), Some(ended)) => ended,
+        _ if !own.is_empty() => Refusal::Mismatch,
+        (Which::Lease(_) | Which::Session(_), ended) => ended.or(not_owner).unwrap_or(Refusal::NotFound),
+        (Which::Any, ended) => not_owner.or(ended).unwrap_or(Refusal::NotFound),
+    })
+}
+
+/// A named lease is remembered as long as the log, anything else for a day; in both cases by the clock, not by
+/// whether a job has deleted it.
+fn ended(state: &State, key: &DocumentKey, owner: &OwnerId, which: &Which, now: Timestamp) -> Option<EndReason> {
+    const DAY_MS: i64 = 86_400_000;
+    let is_overdue = |lock: &&Lock| !lock.is_live(now) && lock.holder.owner == *owner && which.means(lock);
+    if locks_of(state, key).iter().any(|lock| is_overdue(&lock)) {
+        return Some(EndReason::Expired);
+    }
+    let memory_ms = match which {
+        Which::Lease(_) => state.policy.event_retention_ms,
+        Which::Session(_) | Which::Any => DAY_MS.min(state.policy.event_retention_ms),
+    };
+    let lookup = Lookup { key: key.clone(), owner: owner.clone(), which: which.clone() };
+    let ending = state.endings.get(&lookup).filter(|ending| ending.at > now.plus_millis(-memory_ms));
+    ending.map(|ending| ending.reason)
+}

@@ -1,0 +1,19 @@
+//! Log lines on standard error, for people or for machines.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::settings::{Log, LogFormat};
+
+pub fn start(settings: &Log) -> Result<(), String> {
+    let filter = EnvFilter::try_new(&settings.level).map_err(|error| format!("setting `log.level`: {error}"))?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let is_json = match settings.format {
+        LogFormat::Json => true,
+        LogFormat::Text => false,
+        LogFormat::Auto => !io::stderr().is_terminal(),
+    };
+    let started = if is_json { subscriber.json().flatten_event(true).try_init() } else { subscriber.try_init() };
+    started.map_err(|error| format!("logging: {error}"))
+}

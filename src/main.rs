@@ -1,0 +1,145 @@
+//! The command line: `serve` (default) and `token`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+use doclock::{
+    app::{self, App, Options, StartError},
+    auth::{Claims, Role, secret},
+    clock::Clock,
+    locking::Timestamp,
+    logging,
+    settings::{Settings, Sources},
+};
+
+/// Real-time document lock server.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Settings file; config/default.toml shows what can be set.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the database is, such as sqlite://data/doclock.db.
+    #[arg(long, global = true, value_name = "URL")]
+    database: Option<String>,
+    /// Address and port to listen on.
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    listen: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server (the default).
+    Serve,
+    /// Print a token, signed with the server's secret.
+    Token(TokenArgs),
+}
+
+#[derive(Debug, Args)]
+struct TokenArgs {
+    /// Who it is for: the owner of the locks.
+    #[arg(long, value_name = "USER")]
+    sub: String,
+    #[arg(long, value_enum, default_value = "viewer")]
+    role: Role,
+    /// A room it is good for, with * and ?; may be repeated. All rooms unless given.
+    #[arg(long = "room", value_name = "GLOB")]
+    rooms: Vec<String>,
+    /// The name others see.
+    #[arg(long)]
+    name: Option<String>,
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Such as takeover; may be repeated.
+    #[arg(long = "permission", value_name = "PERMISSION")]
+    permissions: Vec<String>,
+    /// How long it is good for: a number and s, m, h or d.
+    #[arg(long, default_value = "8h", value_parser = seconds)]
+    ttl: u32,
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let sources = Sources {
+        file: cli.config,
+        environment: std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect(),
+        listen: cli.listen,
+        database: cli.database,
+    };
+    let result = match Settings::load(&sources) {
+        Err(error) => Err(error.to_string()),
+        Ok(settings) => match cli.command.unwrap_or(Command::Serve) {
+            Command::Serve => serve(settings).await,
+            Command::Token(args) => token(&settings, args),
+        },
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => {
+            eprintln!("doclock: {line}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(settings: Settings) -> Result<(), String> {
+    logging::start(&settings.log)?;
+    // Before anything can be asked to stop.
+    let stop = stop_signal().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let app = App::start(settings, Options::default()).await.map_err(|error: StartError| error.to_string())?;
+    println!("doclock {} listens on http://{}", env!("CARGO_PKG_VERSION"), app.address);
+    for link in &app.links {
+        println!("  {}: {}", link.what, link.url);
+    }
+    app.run(stop).await.map_err(|crash| crash.to_string())
+}
+
+/// Resolves at SIGTERM or SIGINT.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+fn token(settings: &Settings, args: TokenArgs) -> Result<(), String> {
+    let secret = secret::find_or_make(&settings.auth, &app::database_path(settings)).map_err(|e| e.to_string())?;
+    let secret = secret.ok_or("there is no secret to sign with: auth.jwks_file holds public keys only")?;
+    let now = Clock::system(Timestamp::default()).wall();
+    #[expect(clippy::cast_precision_loss, reason = "seconds of this century")]
+    let exp = (now.millis() / 1000 + i64::from(args.ttl)) as f64;
+    let claims = Claims {
+        sub: args.sub,
+        tenant: args.tenant,
+        name: args.name,
+        role: args.role,
+        rooms: (!args.rooms.is_empty()).then_some(args.rooms),
+        permissions: args.permissions,
+        exp,
+        nbf: None,
+    };
+    println!("{}", claims.sign(&secret.bytes).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn seconds(text: &str) -> Result<u32, String> {
+    let unit = match text.chars().last() {
+        Some('s') => 1,
+        Some('m') => 60,
+        Some('h') => 3600,
+        Some('d') => 86_400,
+        _ => return Err("must end with s, m, h or d".to_owned()),
+    };
+    let count: u32 = text[..text.len() - 1].parse().map_err(|_| "must be a number and s, m, h or d".to_owned())?;
+    count.checked_mul(unit).filter(|seconds| *seconds > 0).ok_or_else(|| "is out of range".to_owned())
+}

@@ -1,0 +1,70 @@
+//! What `/metrics` shows.
+
+use std::time::Duration;
+
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
+
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    http_requests: IntCounterVec,
+    http_seconds: HistogramVec,
+    pub locks: IntGauge,
+    pub queue_depth: IntGauge,
+    pub commit_seconds: Histogram,
+    pub commit_batch_size: Histogram,
+    pub events: IntCounter,
+    pub sweeps: IntCounter,
+}
+
+impl Metrics {
+    pub fn new() -> Result<Self, prometheus::Error> {
+        const SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
+        let seconds = |name: &str, help: &str| HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+        let metrics = Self {
+            registry: Registry::new(),
+            http_requests: IntCounterVec::new(
+                Opts::new("doclock_http_requests_total", "HTTP requests answered."),
+                &["route", "method", "status"],
+            )?,
+            http_seconds: HistogramVec::new(
+                seconds("doclock_http_request_seconds", "Time to answer an HTTP request."),
+                &["route", "method"],
+            )?,
+            locks: IntGauge::new("doclock_locks", "Locks in the lock table.")?,
+            queue_depth: IntGauge::new("doclock_queue_depth", "Commands waiting for the committer.")?,
+            commit_seconds: Histogram::with_opts(seconds("doclock_commit_seconds", "Time to commit a batch."))?,
+            commit_batch_size: Histogram::with_opts(
+                HistogramOpts::new("doclock_commit_batch_size", "Commands per committed batch.")
+                    .buckets(prometheus::exponential_buckets(1.0, 2.0, 10)?),
+            )?,
+            events: IntCounter::new("doclock_events_total", "Events appended to the log.")?,
+            sweeps: IntCounter::new("doclock_sweeps_total", "Runs of the sweep job.")?,
+        };
+        let registry = &metrics.registry;
+        registry.register(Box::new(metrics.http_requests.clone()))?;
+        registry.register(Box::new(metrics.http_seconds.clone()))?;
+        registry.register(Box::new(metrics.locks.clone()))?;
+        registry.register(Box::new(metrics.queue_depth.clone()))?;
+        registry.register(Box::new(metrics.commit_seconds.clone()))?;
+        registry.register(Box::new(metrics.commit_batch_size.clone()))?;
+        registry.register(Box::new(metrics.events.clone()))?;
+        registry.register(Box::new(metrics.sweeps.clone()))?;
+        Ok(metrics)
+    }
+
+    /// `route` is the pattern, never the path: there are as many as routes, whatever clients send.
+    pub fn http(&self, route: &str, method: &str, status: &str, took: Duration) {
+        self.http_requests.with_label_values(&[route, method, status]).inc();
+        self.http_seconds.with_label_values(&[route, method]).observe(took.as_secs_f64());
+    }
+
+    pub fn render(&self) -> String {
+        let mut text = Vec::new();
+        // Writing to memory cannot fail, and a metric that cannot be written is left out.
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
+        String::from_utf8(text).unwrap_or_default()
+    }
+}

@@ -1,0 +1,99 @@
+//! Events as rows of the log, written by the homes of storage and read by everyone else.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::entities::event;
+use crate::locking::{Event, EventKind, Timestamp};
+
+/// What an event says beyond the columns that queries look at.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Body {
+    pub name: Option<String>,
+    pub hold: u32,
+    pub acquired_at: i64,
+    pub expires_at: i64,
+    pub ttl_seconds: u32,
+    pub metadata: Option<Box<RawValue>>,
+    pub document_version: Option<String>,
+}
+
+/// The columns that depend on the kind of event, and the body as text.
+#[derive(Debug)]
+pub struct Row<'e> {
+    pub reason: Option<&'static str>,
+    pub by: Option<&'e str>,
+    pub note: Option<&'e str>,
+    pub held_ms: Option<i64>,
+    pub body: String,
+}
+
+impl<'e> Row<'e> {
+    pub fn of(event: &'e Event) -> Self {
+        let lock = &event.lock;
+        let metadata = lock.metadata.as_ref().map(|metadata| metadata.as_str().to_owned());
+        let body = Body {
+            name: lock.holder.name.as_deref().map(Into::into),
+            hold: lock.hold,
+            acquired_at: lock.acquired_at.millis(),
+            expires_at: lock.expires_at.millis(),
+            ttl_seconds: lock.ttl_seconds,
+            metadata: metadata.and_then(|text| RawValue::from_string(text).ok()),
+            document_version: lock.document_version.as_ref().map(|version| version.as_str().to_owned()),
+        };
+        let body = serde_json::to_string(&body).unwrap_or_default();
+        match &event.kind {
+            EventKind::Locked => Self { reason: None, by: None, note: None, held_ms: None, body },
+            EventKind::Unlocked { reason, by, note } => Self {
+                reason: Some(reason.name()),
+                by: by.as_ref().map(|by| by.as_str()),
+                note: note.as_deref(),
+                held_ms: Some(event.at.millis_since(lock.acquired_at)),
+                body,
+            },
+        }
+    }
+}
+
+/// An event read back.
+#[derive(Debug)]
+pub struct Logged {
+    pub sequence: i64,
+    pub at: Timestamp,
+    pub room: String,
+    pub document: String,
+    pub kind: String,
+    pub lease_id: Option<Uuid>,
+    pub fencing_token: i64,
+    pub owner_id: String,
+    pub session_id: Option<String>,
+    pub reason: Option<String>,
+    pub by: Option<String>,
+    pub note: Option<String>,
+    pub held_ms: Option<i64>,
+    pub body: Body,
+}
+
+impl TryFrom<event::Model> for Logged {
+    type Error = serde_json::Error;
+
+    fn try_from(row: event::Model) -> Result<Self, Self::Error> {
+        Ok(Self {
+            sequence: row.sequence,
+            at: Timestamp::from_millis(row.at),
+            room: row.room,
+            document: row.document,
+            kind: row.kind,
+            lease_id: row.lease_id,
+            fencing_token: row.fencing_token,
+            owner_id: row.owner_id,
+            session_id: row.session_id,
+            reason: row.reason,
+            by: row.by,
+            note: row.note,
+            held_ms: row.held_ms,
+            body: serde_json::from_str(&row.body)?,
+        })
+    }
+}

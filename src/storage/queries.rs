@@ -1,0 +1,291 @@
+//! Everything that is read outside a batch. Each answer is of one tenant, and of one moment: several statements share
+//! a transaction.
+
+use sea_orm::{
+    AccessMode, ColumnTrait, Condition, DatabaseConnection, DbErr, EntityTrait, IsolationLevel, PaginatorTrait,
+    QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
+    sea_query::{BinOper, Expr, ExprTrait, SimpleExpr},
+};
+use uuid::Uuid;
+
+use super::{
+    StorageError,
+    entities::{document, document_lock, event, lock_waiter, log_head},
+    event_log::Logged,
+};
+use crate::{
+    auth::RoomGlobs,
+    locking::{
+        DocumentKey, Holder, Lock, Metadata, Timestamp,
+        names::{DocumentId, DocumentVersion, OwnerId, RoomId, SessionId, TenantId},
+    },
+};
+
+#[derive(Debug, Clone)]
+pub struct Queries {
+    reads: DatabaseConnection,
+}
+
+/// A document as anyone may see it.
+#[derive(Debug)]
+pub struct DocumentRead {
+    /// Live ones, oldest first.
+    pub locks: Vec<Lock>,
+    pub last_token: i64,
+    pub waiting: u64,
+}
+
+/// Which locks of a tenant are meant.
+#[derive(Debug, Clone, Default)]
+pub struct LockFilter {
+    pub room: Option<RoomId>,
+    pub owner: Option<OwnerId>,
+    pub document: Option<DocumentId>,
+}
+
+/// The last lock of the page before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockCursor {
+    pub room: String,
+    pub document: String,
+    pub slot: i32,
+}
+
+#[derive(Debug)]
+pub struct LockPage {
+    pub locks: Vec<Lock>,
+    pub next: Option<LockCursor>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct EventFilter {
+    pub after: i64,
+    pub room: Option<RoomId>,
+    pub owner: Option<OwnerId>,
+    pub kind: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct EventPage {
+    pub epoch: Uuid,
+    pub events: Vec<Logged>,
+    pub has_more: bool,
+}
+
+impl Queries {
+    pub fn new(reads: DatabaseConnection) -> Self {
+        Self { reads }
+    }
+
+    pub async fn document(&self, key: &DocumentKey, now: Timestamp) -> Result<DocumentRead, StorageError> {
+        let snapshot = self.snapshot().await?;
+        let DocumentKey { tenant, room, document } = key;
+        let name = (tenant.to_string(), room.to_string(), document.to_string());
+        let row = document::Entity::find_by_id(name).one(&snapshot).await?;
+        let Some(row) = row else {
+            return Ok(DocumentRead { locks: Vec::new(), last_token: 0, waiting: 0 });
+        };
+        let locks = document_lock::Entity::find()
+            .filter(document_lock::Column::Document.eq(document.as_str()))
+            .filter(live(tenant, now).add(document_lock::Column::Room.eq(room.as_str())))
+            .order_by_asc(document_lock::Column::FencingToken)
+            .all(&snapshot)
+            .await?;
+        let waiting = lock_waiter::Entity::find()
+            .filter(lock_waiter::Column::Tenant.eq(tenant.as_str()))
+            .filter(lock_waiter::Column::Room.eq(room.as_str()))
+            .filter(lock_waiter::Column::Document.eq(document.as_str()))
+            .filter(lock_waiter::Column::ExpiresAt.gt(now.millis()))
+            .count(&snapshot)
+            .await?;
+        Ok(DocumentRead { locks: locks.into_iter().map(Lock::from).collect(), last_token: row.fencing_token, waiting })
+    }
+
+    /// Live locks by room, document and slot.
+    pub async fn locks(
+        &self,
+        tenant: &TenantId,
+        rooms: &RoomGlobs,
+        filter: &LockFilter,
+        after: Option<&LockCursor>,
+        limit: u64,
+        now: Timestamp,
+    ) -> Result<LockPage, StorageError> {
+        use document_lock::Column::{Document, Room, Slot};
+        let mut query = document_lock::Entity::find().filter(matching(tenant, rooms, filter, now));
+        if let Some(LockCursor { room, document, slot }) = after {
+            let position = Expr::tuple([Expr::col(Room), Expr::col(Document), Expr::col(Slot)]);
+            query = query.filter(position.gt(Expr::tuple([
+                Expr::val(room.as_str()),
+                Expr::val(document.as_str()),
+                Expr::val(*slot),
+            ])));
+        }
+        let mut rows = query
+            .order_by_asc(Room)
+            .order_by_asc(Document)
+            .order_by_asc(Slot)
+            .limit(limit + 1)
+            .all(&self.reads)
+            .await?;
+        let has_more = rows.len() as u64 > limit;
+        rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        let next = rows.last().filter(|_| has_more).map(|row| LockCursor {
+            room: row.room.clone(),
+            document: row.document.clone(),
+            slot: row.slot,
+        });
+        Ok(LockPage { locks: rows.into_iter().map(Lock::from).collect(), next })
+    }
+
+    pub async fn count_locks(
+        &self,
+        tenant: &TenantId,
+        rooms: &RoomGlobs,
+        filter: &LockFilter,
+        now: Timestamp,
+    ) -> Result<u64, StorageError> {
+        Ok(document_lock::Entity::find().filter(matching(tenant, rooms, filter, now)).count(&self.reads).await?)
+    }
+
+    /// Of all tenants, for the server's own metrics.
+    pub async fn count_all_locks(&self) -> Result<u64, StorageError> {
+        Ok(document_lock::Entity::find().count(&self.reads).await?)
+    }
+
+    pub async fn lock_by_lease(
+        &self,
+        tenant: &TenantId,
+        lease_id: Uuid,
+        now: Timestamp,
+    ) -> Result<Option<Lock>, StorageError> {
+        let row = document_lock::Entity::find()
+            .filter(live(tenant, now).add(document_lock::Column::LeaseId.eq(lease_id)))
+            .one(&self.reads)
+            .await?;
+        Ok(row.map(Lock::from))
+    }
+
+    /// Documents with a lock that expiry has to look at.
+    pub async fn due_documents(&self, now: Timestamp, limit: u64) -> Result<Vec<DocumentKey>, StorageError> {
+        use document_lock::Column::{Document, DueAt, Room, Tenant};
+        let rows: Vec<(String, String, String)> = document_lock::Entity::find()
+            .select_only()
+            .columns([Tenant, Room, Document])
+            .filter(DueAt.lte(now.millis()))
+            .order_by_asc(DueAt)
+            .limit(limit)
+            .into_tuple()
+            .all(&self.reads)
+            .await?;
+        let mut keys: Vec<_> = rows.iter().map(|(tenant, room, document)| key(tenant, room, document)).collect();
+        // A semaphore's document may be due by several slots.
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    pub async fn events(
+        &self,
+        tenant: &TenantId,
+        rooms: &RoomGlobs,
+        filter: &EventFilter,
+        limit: u64,
+    ) -> Result<EventPage, StorageError> {
+        let snapshot = self.snapshot().await?;
+        let mut condition = Condition::all()
+            .add(event::Column::Tenant.eq(tenant.as_str()))
+            .add(event::Column::Sequence.gt(filter.after))
+            .add(in_rooms(rooms, event::Column::Room));
+        if let Some(room) = &filter.room {
+            condition = condition.add(event::Column::Room.eq(room.as_str()));
+        }
+        if let Some(owner) = &filter.owner {
+            condition = condition.add(event::Column::OwnerId.eq(owner.as_str()));
+        }
+        if let Some(kind) = &filter.kind {
+            condition = condition.add(event::Column::Kind.eq(kind.as_str()));
+        }
+        let mut rows = event::Entity::find()
+            .filter(condition)
+            .order_by_asc(event::Column::Sequence)
+            .limit(limit + 1)
+            .all(&snapshot)
+            .await?;
+        let has_more = rows.len() as u64 > limit;
+        rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        let head = log_head::Entity::find().one(&snapshot).await?;
+        let events = rows.into_iter().map(Logged::try_from).collect::<Result<_, _>>();
+        Ok(EventPage {
+            epoch: head.map(|head| head.epoch).unwrap_or_default(),
+            events: events.map_err(|error| StorageError::Unavailable(format!("unreadable event: {error}")))?,
+            has_more,
+        })
+    }
+
+    pub(super) async fn snapshot(&self) -> Result<sea_orm::DatabaseTransaction, DbErr> {
+        self.reads.begin_with_config(Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly)).await
+    }
+}
+
+fn live(tenant: &TenantId, now: Timestamp) -> Condition {
+    Condition::all()
+        .add(document_lock::Column::Tenant.eq(tenant.as_str()))
+        .add(document_lock::Column::ExpiresAt.gt(now.millis()))
+}
+
+fn matching(tenant: &TenantId, rooms: &RoomGlobs, filter: &LockFilter, now: Timestamp) -> Condition {
+    let mut condition = live(tenant, now).add(in_rooms(rooms, document_lock::Column::Room));
+    if let Some(room) = &filter.room {
+        condition = condition.add(document_lock::Column::Room.eq(room.as_str()));
+    }
+    if let Some(owner) = &filter.owner {
+        condition = condition.add(document_lock::Column::OwnerId.eq(owner.as_str()));
+    }
+    if let Some(document) = &filter.document {
+        condition = condition.add(document_lock::Column::Document.eq(document.as_str()));
+    }
+    condition
+}
+
+/// SQLite's GLOB has the two wildcards of ours, and brackets, which stand for themselves in ours.
+pub(super) fn in_rooms(rooms: &RoomGlobs, room: impl ColumnTrait) -> Condition {
+    let Some(globs) = rooms.patterns() else { return Condition::all() };
+    globs.iter().fold(Condition::any().add(Expr::val(1).eq(0)), |any, glob| {
+        let pattern: SimpleExpr = Expr::val(glob.replace('[', "[[]"));
+        any.add(Expr::col(room.as_column_ref()).binary(BinOper::Custom("GLOB".into()), pattern))
+    })
+}
+
+pub(super) fn key(tenant: &str, room: &str, document: &str) -> DocumentKey {
+    DocumentKey {
+        tenant: TenantId::from_stored(tenant),
+        room: RoomId::from_stored(room),
+        document: DocumentId::from_stored(document),
+    }
+}
+
+impl From<document_lock::Model> for Lock {
+    fn from(row: document_lock::Model) -> Self {
+        Self {
+            key: key(&row.tenant, &row.room, &row.document),
+            slot: row.slot.try_into().unwrap_or_default(),
+            lease_id: row.lease_id,
+            hold: row.hold.try_into().unwrap_or(u32::MAX),
+            fencing_token: row.fencing_token,
+            holder: Holder {
+                owner: OwnerId::from_stored(row.owner_id),
+                session: row.session_id.map(SessionId::from_stored),
+                name: row.name.map(Into::into),
+            },
+            acquired_at: Timestamp::from_millis(row.acquired_at),
+            expires_at: Timestamp::from_millis(row.expires_at),
+            due_at: Timestamp::from_millis(row.due_at),
+            ttl_seconds: row.ttl_seconds.try_into().unwrap_or_default(),
+            metadata: row.metadata.map(Metadata::from_stored),
+            document_version: row.document_version.map(DocumentVersion::from_stored),
+            // Only decisions look at it.
+            last_extend: None,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Reading what a batch needs, under its write transaction.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, Row, Statement, params, types::FromSql};
+
+use crate::{
+    locking::{
+        DocumentKey, DocumentState, EndReason, Ending, ExtendMemo, Fingerprint, Holder, Lock, Lookup, Memo, MemoKey,
+        Metadata, Timestamp, Which,
+        names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
+    },
+    storage::{batch::Batch, sqlite::save::StoredMemoLock},
+};
+
+type Result<T> = std::result::Result<T, rusqlite::Error>;
+
+pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>) -> Result<()> {
+    let mut documents = connection.prepare_cached(
+        "SELECT fencing_token, capacity, document_version FROM documents
+         WHERE tenant = ?1 AND room = ?2 AND document = ?3",
+    )?;
+    let mut locks = connection.prepare_cached(
+        "SELECT slot, lease_id, hold, fencing_token, owner_id, session_id, name, acquired_at, expires_at, due_at,
+                ttl_seconds, metadata, document_version, extend_request_id, extend_fingerprint
+         FROM document_locks WHERE tenant = ?1 AND room = ?2 AND document = ?3",
+    )?;
+    for key in batch.keys() {
+        if let Some(document) = document(&mut documents, &mut locks, key)? {
+            batch.state.documents.insert(key.clone(), document);
+        }
+    }
+    for key in batch.memo_keys() {
+        if let Some(memo) = memo(connection, &key)? {
+            batch.state.memos.insert(key, memo);
+        }
+    }
+    for lookup in batch.lookups() {
+        if let Some(ending) = ending(connection, &lookup)? {
+            batch.state.endings.insert(lookup, ending);
+        }
+    }
+    Ok(())
+}
+
+fn document(
+    documents: &mut Statement<'_>,
+    locks: &mut Statement<'_>,
+    key: &DocumentKey,
+) -> Result<Option<DocumentState>> {
+    let name = params![key.tenant.as_str(), key.room.as_str(), key.document.as_str()];
+    let document = documents.query_row(name, |row| {
+        Ok(DocumentState {
+            fencing_token: row.get(0)?,
+            capacity: row.get(1)?,
+            version: stored(row, 2, DocumentVersion::from_stored)?,
+            locks: Vec::new(),
+        })
+    });
+    let Some(mut document) = document.optional()? else { return Ok(None) };
+    document.locks = locks.query_map(name, |row| lock(row, key))?.collect::<Result<_>>()?;
+    Ok(Some(document))
+}
+
+fn lock(row: &Row<'_>, key: &DocumentKey) -> Result<Lock> {
+    let request_id = stored(row, 13, RequestId::from_stored)?;
+    let fingerprint: Option<[u8; 16]> = row.get(14)?;
+    Ok(Lock {
+        key: key.clone(),
+        slot: row.get(0)?,
+        lease_id: row.get(1)?,
+        hold: row.get(2)?,
+        fencing_token: row.get(3)?,
+        holder: Holder {
+            owner: OwnerId::from_stored(row.get::<_, String>(4)?),
+            session: stored(row, 5, SessionId::from_stored)?,
+            name: stored(row, 6, Into::into)?,
+        },
+        acquired_at: Timestamp::from_millis(row.get(7)?),
+        expires_at: Timestamp::from_millis(row.get(8)?),
+        due_at: Timestamp::from_millis(row.get(9)?),
+        ttl_seconds: row.get(10)?,
+        metadata: stored(row, 11, Metadata::from_stored)?,
+        document_version: stored(row, 12, DocumentVersion::from_stored)?,
+        last_extend: request_id
+            .zip(fingerprint)
+            .map(|(request_id, bytes)| ExtendMemo { request_id, fingerprint: Fingerprint(bytes) }),
+    })
+}
+
+fn stored<T>(row: &Row<'_>, column: usize, parse: impl FnOnce(String) -> T) -> Result<Option<T>>
+where
+    String: FromSql,
+{
+    Ok(row.get::<_, Option<String>>(column)?.map(parse))
+}
+
+fn memo(connection: &Connection, key: &MemoKey) -> Result<Option<Memo>> {
+    connection
+        .prepare_cached(
+            "SELECT fingerprint, created_at, locks FROM request_memos
+             WHERE tenant = ?1 AND owner_id = ?2 AND request_id = ?3",
+        )?
+        .query_row(params![key.tenant.as_str(), key.owner.as_str(), key.request_id.as_str()], |row| {
+            let locks: String = row.get(2)?;
+            let locks: Vec<StoredMemoLock> = serde_json::from_str(&locks)
+                .map_err(|e| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Text, e.into()))?;
+            Ok(Memo {
+                fingerprint: Fingerprint(row.get(0)?),
+                created_at: Timestamp::from_millis(row.get(1)?),
+                locks: locks.into_iter().map(Into::into).collect(),
+            })
+        })
+        .optional()
+}
+
+fn ending(connection: &Connection, lookup: &Lookup) -> Result<Option<Ending>> {
+    let Lookup { key, owner, which } = lookup;
+    let name = (key.tenant.as_str(), key.room.as_str(), key.document.as_str(), owner.as_str());
+    let read = |row: &Row<'_>| {
+        let reason: String = row.get(0)?;
+        // Every reason that was written can be read; a foreign one counts as taken by someone else.
+        let reason = EndReason::from_name(&reason).unwrap_or(EndReason::Revoked);
+        Ok(Ending { reason, at: Timestamp::from_millis(row.get(1)?) })
+    };
+    let by_lease = "SELECT reason, at FROM events
+         WHERE kind = 'DocumentUnlocked' AND lease_id = ?5 AND tenant = ?1 AND room = ?2 AND document = ?3 AND owner_id = ?4";
+    let by_session = "SELECT reason, at FROM events
+         WHERE kind = 'DocumentUnlocked' AND tenant = ?1 AND room = ?2 AND document = ?3 AND owner_id = ?4 AND session_id = ?5
+         ORDER BY sequence DESC LIMIT 1";
+    let by_owner = "SELECT reason, at FROM events
+         WHERE kind = 'DocumentUnlocked' AND tenant = ?1 AND room = ?2 AND document = ?3 AND owner_id = ?4
+         ORDER BY sequence DESC LIMIT 1";
+    match which {
+        Which::Lease(lease_id) => connection
+            .prepare_cached(by_lease)?
+            .query_row(params![name.0, name.1, name.2, name.3, lease_id], read)
+            .optional(),
+        Which::Session(session) => connection
+            .prepare_cached(by_session)?
+            .query_row(params![name.0, name.1, name.2, name.3, session.as_str()], read)
+            .optional(),
+        Which::Any => {
+            connection.prepare_cached(by_owner)?.query_row(params![name.0, name.1, name.2, name.3], read).optional()
+        }
+    }
+}
+
+/// How many locks each owner has, counted once when the connection is opened.
+pub(super) fn owner_locks(connection: &Connection) -> Result<HashMap<(TenantId, OwnerId), u32>> {
+    connection
+        .prepare("SELECT tenant, owner_id, count(*) FROM document_locks GROUP BY tenant, owner_id")?
+        .query_map([], |row| {
+            let tenant = TenantId::from_stored(row.get::<_, String>(0)?);
+            let owner = OwnerId::from_stored(row.get::<_, String>(1)?);
+            Ok(((tenant, owner), row.get(2)?))
+        })?
+        .collect()
+}

@@ -1,0 +1,254 @@
+//! SQLite as a home of storage: one connection on a thread of its own, write-ahead log, `synchronous=FULL`.
+//!
+//! rusqlite with cached statements rather than sea-orm: half the time per command (docs/decisions).
+//!
+//! After an error that is not one command's own, the connection is dropped and the next batch opens a new one: a file
+//! that was locked, full, broken or away is served again as soon as it is there.
+
+mod load;
+mod save;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use uuid::Uuid;
+
+use super::{StorageError, batch::Batch};
+use crate::{
+    clock::Clock,
+    life::Life,
+    locking::{
+        Change, Command, Outcome, Policy, Timestamp,
+        names::{OwnerId, TenantId},
+    },
+};
+
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The larger the log may grow before it is copied back, the fewer commits wait for that copy: at a million locks
+/// p99 fell from 17.7 ms with the default 1,000 pages to 3.7 ms.
+const CHECKPOINT_PAGES: u32 = 20_000;
+const CACHE_KIB: u32 = 64 * 1024;
+
+/// The rows that are there from the start.
+pub(super) fn seed(path: &Path) -> Result<(), rusqlite::Error> {
+    let connection = connect(path)?;
+    connection.execute(
+        "INSERT OR IGNORE INTO log_head (id, epoch, sequence, token_floor) VALUES (1, ?1, 0, 0)",
+        [random_epoch()],
+    )?;
+    connection.execute("INSERT OR IGNORE INTO server_life (id, last_alive, clock_offset) VALUES (1, 0, 0)", [])?;
+    Ok(())
+}
+
+fn random_epoch() -> Uuid {
+    let mut bytes = [0; 16];
+    // Without entropy, the rest of the program (secrets, leases) could not work either.
+    getrandom::fill(&mut bytes).unwrap_or_default();
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
+fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
+    // Without CREATE: a file that has gone away must not be replaced by an empty one.
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "cache_size", -i64::from(CACHE_KIB))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    policy: Policy,
+    clock: Clock,
+    life: Arc<Life>,
+    open: Option<Open>,
+}
+
+/// A connection, and what its thread knows of the rows because nobody else writes them.
+#[derive(Debug)]
+struct Open {
+    connection: Connection,
+    last_alive: Timestamp,
+    token_floor: i64,
+    sequence: i64,
+    owner_locks: HashMap<(TenantId, OwnerId), u32>,
+}
+
+/// What was committed.
+#[derive(Debug, Default)]
+pub struct Committed {
+    pub outcomes: Vec<Outcome>,
+    pub events: usize,
+}
+
+impl Writer {
+    pub fn new(path: PathBuf, policy: Policy, clock: Clock, life: Arc<Life>) -> Self {
+        Self { path, policy, clock, life, open: None }
+    }
+
+    /// All commands in one transaction, or none.
+    pub fn commit(&mut self, commands: &[Command]) -> Result<Committed, StorageError> {
+        let result = self.open().and_then(|(open, clock, policy)| open.commit(commands, policy, clock));
+        match result {
+            Ok((committed, last_alive)) => {
+                self.life.seen(last_alive);
+                Ok(committed)
+            }
+            Err(error) => {
+                if !matches!(error, StorageError::Conflict(_)) {
+                    self.open = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Deletes up to `limit` rows of each kind that are older than their retention; answers how many there were.
+    pub fn prune(&mut self, limit: u32) -> Result<usize, StorageError> {
+        let now = self.clock.now();
+        let (open, _, policy) = self.open()?;
+        let result = open.connection.execute(
+            "DELETE FROM events WHERE sequence IN
+               (SELECT sequence FROM (SELECT sequence, at FROM events ORDER BY sequence LIMIT ?2) WHERE at <= ?1)",
+            params![now.plus_millis(-policy.event_retention_ms).millis(), limit],
+        );
+        let events = result.map_err(|error| self.failed(&error))?;
+        let (open, _, policy) = self.open()?;
+        let result = open.connection.execute(
+            "DELETE FROM request_memos WHERE (tenant, owner_id, request_id) IN
+               (SELECT tenant, owner_id, request_id FROM request_memos WHERE created_at <= ?1 LIMIT ?2)",
+            params![now.plus_millis(-policy.memo_retention_ms).millis(), limit],
+        );
+        Ok(events + result.map_err(|error| self.failed(&error))?)
+    }
+
+    fn failed(&mut self, error: &rusqlite::Error) -> StorageError {
+        self.open = None;
+        StorageError::Unavailable(error.to_string())
+    }
+
+    fn open(&mut self) -> Result<(&mut Open, &Clock, Policy), StorageError> {
+        if self.open.is_none() {
+            self.open = Some(Open::new(&self.path).map_err(|error| StorageError::Unavailable(error.to_string()))?);
+        }
+        match &mut self.open {
+            Some(open) => Ok((open, &self.clock, self.policy)),
+            None => Err(StorageError::Unavailable("not open".to_owned())),
+        }
+    }
+}
+
+impl Open {
+    fn new(path: &Path) -> Result<Self, rusqlite::Error> {
+        let connection = connect(path)?;
+        let (sequence, token_floor) =
+            connection
+                .query_row("SELECT sequence, token_floor FROM log_head", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let last_alive = connection.query_row("SELECT last_alive FROM server_life", [], |row| row.get(0))?;
+        let owner_locks = load::owner_locks(&connection)?;
+        let last_alive = Timestamp::from_millis(last_alive);
+        Ok(Self { connection, last_alive, token_floor, sequence, owner_locks })
+    }
+
+    fn commit(
+        &mut self,
+        commands: &[Command],
+        policy: Policy,
+        clock: &Clock,
+    ) -> Result<(Committed, Timestamp), StorageError> {
+        self.execute("BEGIN IMMEDIATE").map_err(|error| StorageError::Unavailable(error.to_string()))?;
+        let (batch, last_alive) = match self.run(commands, policy, clock) {
+            Ok(done) => done,
+            Err(error) => {
+                // If even this fails, dropping the connection rolls back.
+                let _ = self.execute("ROLLBACK");
+                return Err(classify(&error));
+            }
+        };
+        if let Err(error) = self.execute("COMMIT") {
+            let _ = self.execute("ROLLBACK");
+            return Err(StorageError::OutcomeUnknown(error.to_string()));
+        }
+        self.last_alive = last_alive;
+        self.sequence += i64::try_from(batch.events.len()).unwrap_or_default();
+        self.count(&batch.changes);
+        Ok((Committed { events: batch.events.len(), outcomes: batch.outcomes }, last_alive))
+    }
+
+    /// Everything between BEGIN and COMMIT. Answers the last sign of life as the rows have it.
+    fn run<'c>(
+        &self,
+        commands: &'c [Command],
+        policy: Policy,
+        clock: &Clock,
+    ) -> Result<(Batch<'c>, Timestamp), rusqlite::Error> {
+        let now = clock.now();
+        let alive = self.live(now)?;
+        let mut batch = Batch::new(commands, policy);
+        batch.state.token_floor = self.token_floor;
+        load::load(&self.connection, &mut batch)?;
+        for owner in batch.lockers() {
+            let count = self.owner_locks.get(&owner).copied().unwrap_or_default();
+            batch.state.owner_locks.insert(owner, count);
+        }
+        batch.decide(now);
+        save::save(&self.connection, &batch, self.sequence)?;
+        Ok((batch, alive))
+    }
+
+    /// A sign of life every second; after a gap, grace for every lock that was alive when it began.
+    fn live(&self, now: Timestamp) -> Result<Timestamp, rusqlite::Error> {
+        if now.millis_since(self.last_alive) < Life::BEAT_MS {
+            return Ok(self.last_alive);
+        }
+        if Life::is_outage(self.last_alive, now) {
+            save::grace(&self.connection, self.last_alive, now)?;
+        }
+        self.connection.prepare_cached("UPDATE server_life SET last_alive = ?1")?.execute([now.millis()])?;
+        Ok(now)
+    }
+
+    fn execute(&self, sql: &str) -> Result<usize, rusqlite::Error> {
+        self.connection.prepare_cached(sql)?.execute([])
+    }
+
+    fn count(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Grant(lock) => {
+                    *self.owner_locks.entry((lock.key.tenant.clone(), lock.holder.owner.clone())).or_default() += 1;
+                }
+                Change::End { lock, .. } => {
+                    let owner = (lock.key.tenant.clone(), lock.holder.owner.clone());
+                    if let Some(count) = self.owner_locks.get_mut(&owner) {
+                        *count -= 1;
+                        if *count == 0 {
+                            self.owner_locks.remove(&owner);
+                        }
+                    }
+                }
+                Change::Keep(_) | Change::Document { .. } | Change::Remember { .. } => {}
+            }
+        }
+    }
+}
+
+/// A constraint is one command's own fault; everything else is the database's.
+fn classify(error: &rusqlite::Error) -> StorageError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) | None => {
+            StorageError::Conflict(error.to_string())
+        }
+        Some(_) => StorageError::Unavailable(error.to_string()),
+    }
+}
