@@ -18,7 +18,7 @@ use std::{
 };
 
 use actix_web::{HttpServer, dev::Server, web};
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{sync::oneshot, task::JoinSet};
 use tokio_cron_scheduler::JobScheduler;
 
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     clock::{Clock, ManualClock},
     committer::Committer,
     contention::Contention,
-    expiry,
+    expiry::Expiry,
     http::{self, Api, Origins, Rates},
     jobs::{self, Sweeper},
     life::{self, Life},
@@ -72,6 +72,8 @@ pub struct Options {
     pub clock: Option<ManualClock>,
     /// Threads that serve HTTP; one per core unless given.
     pub http_workers: Option<usize>,
+    /// Nothing happens by itself: no signs of life, no expiry, no jobs.
+    pub without_workers: bool,
 }
 
 /// A server that listens.
@@ -84,7 +86,7 @@ pub struct App {
     server: Server,
     scheduler: JobScheduler,
     committer_ended: oneshot::Receiver<()>,
-    workers: Vec<(&'static str, JoinHandle<()>)>,
+    workers: JoinSet<()>,
     _storage: Storage,
 }
 
@@ -116,18 +118,19 @@ impl App {
         life::beat(&committer).await;
 
         let queries = storage.queries.clone();
-        let sweeper = Sweeper {
+        let expiry = Expiry {
             committer: committer.clone(),
             queries: queries.clone(),
             life: Arc::clone(&life),
             clock: clock.clone(),
-            metrics: Arc::clone(&metrics),
         };
-        let scheduler = jobs::start(sweeper.clone(), &settings.jobs.sweep).await?;
-        let workers = vec![
-            ("life", tokio::spawn(life::run(committer.clone(), clock.clone()))),
-            ("expiry", tokio::spawn(expiry::run(committer.clone(), queries.clone(), Arc::clone(&life), clock.clone()))),
-        ];
+        let sweeper = Sweeper { expiry: expiry.clone(), metrics: Arc::clone(&metrics) };
+        let scheduler = jobs::start(sweeper.clone(), &settings.jobs.sweep, !options.without_workers).await?;
+        let mut workers = JoinSet::new();
+        if !options.without_workers {
+            workers.spawn(life::run(committer.clone(), clock.clone()));
+            workers.spawn(expiry.run());
+        }
         let api = web::Data::new(Api {
             committer,
             queries,
@@ -152,21 +155,15 @@ impl App {
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Crash> {
         let http = self.server.handle();
         let mut server = tokio::spawn(self.server);
-        let crashed = {
-            let workers = self.workers.iter_mut().map(|(name, worker)| Box::pin(async { (*name, worker.await).0 }));
-            let any_worker = futures_util::future::select_all(workers);
-            tokio::select! {
-                () = stop => None,
-                _ = &mut self.committer_ended => Some("the committer"),
-                (name, _, _) = any_worker => Some(name),
-                _ = &mut server => Some("the HTTP server"),
-            }
+        let crashed = tokio::select! {
+            () = stop => None,
+            _ = &mut self.committer_ended => Some("the committer"),
+            Some(_) = self.workers.join_next() => Some("a worker"),
+            _ = &mut server => Some("the HTTP server"),
         };
         self.api.draining.store(true, Ordering::Release);
         http.stop(crashed.is_none()).await;
-        for (_, worker) in &self.workers {
-            worker.abort();
-        }
+        self.workers.shutdown().await;
         if let Err(error) = self.scheduler.shutdown().await {
             tracing::warn!(%error, "the scheduler did not stop");
         }

@@ -4,7 +4,7 @@
 //! for. It looks for locks whose `due_at` has come, by an index that heartbeats do not touch, and sends their
 //! documents through the committer, which expires what is overdue and moves `due_at` of what has been extended.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     clock::Clock,
@@ -18,30 +18,35 @@ use crate::{
 const EVERY: Duration = Duration::from_millis(200);
 const DOCUMENTS: u64 = 200;
 
-/// Expires what is overdue now.
-pub async fn expire_due(
-    committer: &Committer,
-    queries: &Queries,
-    life: &Life,
-    clock: &Clock,
-) -> Result<(), SubmitError> {
-    loop {
-        let keys = queries.due_documents(life.judged_at(clock.now()), DOCUMENTS).await?;
-        let is_last = (keys.len() as u64) < DOCUMENTS;
-        if !keys.is_empty() {
-            committer.submit(Command::Expire(Expire { keys })).await?;
-        }
-        if is_last {
-            return Ok(());
-        }
-    }
+#[derive(Debug, Clone)]
+pub struct Expiry {
+    pub committer: Committer,
+    pub queries: Queries,
+    pub life: Arc<Life>,
+    pub clock: Clock,
 }
 
-pub async fn run(committer: Committer, queries: Queries, life: std::sync::Arc<Life>, clock: Clock) {
-    loop {
-        if let Err(error) = expire_due(&committer, &queries, &life, &clock).await {
-            tracing::warn!(%error, "could not expire overdue locks, trying again");
+impl Expiry {
+    /// Expires what is overdue now.
+    pub async fn expire_due(&self) -> Result<(), SubmitError> {
+        loop {
+            let keys = self.queries.due_documents(self.life.judged_at(self.clock.now()), DOCUMENTS).await?;
+            let is_last = (keys.len() as u64) < DOCUMENTS;
+            if !keys.is_empty() {
+                self.committer.submit(Command::Expire(Expire { keys })).await?;
+            }
+            if is_last {
+                return Ok(());
+            }
         }
-        clock.sleep(EVERY).await;
+    }
+
+    pub async fn run(self) {
+        loop {
+            if let Err(error) = self.expire_due().await {
+                tracing::warn!(%error, "could not expire overdue locks, trying again");
+            }
+            self.clock.sleep(EVERY).await;
+        }
     }
 }

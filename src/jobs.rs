@@ -5,37 +5,27 @@ use std::sync::Arc;
 
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
-use crate::{
-    clock::Clock,
-    committer::{Committer, SubmitError},
-    expiry,
-    life::Life,
-    metrics::Metrics,
-    storage::Queries,
-};
+use crate::{committer::SubmitError, expiry::Expiry, metrics::Metrics};
 
 /// What a sweep works with.
 #[derive(Debug, Clone)]
 pub struct Sweeper {
-    pub committer: Committer,
-    pub queries: Queries,
-    pub life: Arc<Life>,
-    pub clock: Clock,
+    pub expiry: Expiry,
     pub metrics: Arc<Metrics>,
 }
 
 impl Sweeper {
     pub async fn sweep(&self) -> Result<(), SubmitError> {
-        expiry::expire_due(&self.committer, &self.queries, &self.life, &self.clock).await?;
+        self.expiry.expire_due().await?;
         // In small steps, so that requests get in between.
-        while self.committer.prune().await? > 0 {}
+        while self.expiry.committer.prune().await? > 0 {}
         self.metrics.sweeps.inc();
         Ok(())
     }
 }
 
-/// Runs until the scheduler is shut down.
-pub async fn start(sweeper: Sweeper, cron: &str) -> Result<JobScheduler, JobSchedulerError> {
+/// Runs until the scheduler is shut down. A bad `cron` is told even if nothing is to run.
+pub async fn start(sweeper: Sweeper, cron: &str, runs: bool) -> Result<JobScheduler, JobSchedulerError> {
     let scheduler = JobScheduler::new().await?;
     let job = Job::new_async(cron, move |_, _| {
         let sweeper = sweeper.clone();
@@ -45,7 +35,9 @@ pub async fn start(sweeper: Sweeper, cron: &str) -> Result<JobScheduler, JobSche
             }
         })
     })?;
-    scheduler.add(job).await?;
-    scheduler.start().await?;
+    if runs {
+        scheduler.add(job).await?;
+        scheduler.start().await?;
+    }
     Ok(scheduler)
 }

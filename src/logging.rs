@@ -7,7 +7,12 @@ use tracing_subscriber::EnvFilter;
 use crate::settings::{Log, LogFormat};
 
 pub fn start(settings: &Log) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&settings.level).map_err(|error| format!("setting `log.level`: {error}"))?;
+    // A plain level is doclock's own; the libraries below it speak up when something is wrong.
+    let directives = match settings.level.as_str() {
+        level if level.contains([',', '=']) => level.to_owned(),
+        level => format!("warn,doclock={level}"),
+    };
+    let filter = EnvFilter::try_new(directives).map_err(|error| format!("setting `log.level`: {error}"))?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let is_json = match settings.format {
         LogFormat::Json => true,

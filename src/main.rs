@@ -21,7 +21,7 @@ struct Cli {
     /// Settings file; config/default.toml shows what can be set.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the database is, such as sqlite://data/doclock.db.
+    /// Where the database is, such as <sqlite://data/doclock.db>.
     #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,
     /// Address and port to listen on.

@@ -92,8 +92,8 @@ mod tests {
         assert!(made.self_made && found.self_made);
         assert_eq!(made.bytes, found.bytes);
         assert!(made.bytes.len() >= 32);
-        let mode = fs::metadata(folder.path().join("new/doclock.secret")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let permissions = fs::metadata(folder.path().join("new/doclock.secret")).unwrap().permissions().mode();
+        assert_eq!(permissions & 0o777, 0o600);
     }
 
     #[test]

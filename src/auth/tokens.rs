@@ -47,10 +47,17 @@ pub struct Claims {
     pub rooms: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<String>,
-    /// Seconds since 1970; fractions are allowed by the standard.
+    /// Seconds since 1970. The standard allows fractions, so they are read; ours are written without.
+    #[serde(serialize_with = "whole_seconds")]
     pub exp: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nbf: Option<f64>,
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the fraction is what is left out")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn whole_seconds<S: serde::Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_i64(*seconds as i64)
 }
 
 impl Claims {
@@ -68,7 +75,7 @@ pub struct Keys(Vec<Key>);
 struct Key {
     id: Option<String>,
     algorithm: Algorithm,
-    key: DecodingKey,
+    material: DecodingKey,
 }
 
 /// Key material is never printed.
@@ -80,8 +87,11 @@ impl std::fmt::Debug for Keys {
 
 impl Keys {
     pub fn new(secret: Option<&[u8]>, jwks_file: Option<&Path>) -> Result<Self, KeyError> {
-        let secret =
-            secret.map(|secret| Key { id: None, algorithm: Algorithm::HS256, key: DecodingKey::from_secret(secret) });
+        let secret = secret.map(|secret| Key {
+            id: None,
+            algorithm: Algorithm::HS256,
+            material: DecodingKey::from_secret(secret),
+        });
         let mut keys: Vec<_> = secret.into_iter().collect();
         if let Some(path) = jwks_file {
             keys.extend(read_jwks(path)?);
@@ -97,7 +107,7 @@ impl Keys {
         };
         let mut problem = TokenError::Invalid("no key for its algorithm and key id".to_owned());
         for key in self.0.iter().filter(fits) {
-            match decode::<Claims>(token, &key.key, &validation(key.algorithm)) {
+            match decode::<Claims>(token, &key.material, &validation(key.algorithm)) {
                 Ok(token) => return caller(token.claims, now),
                 Err(error) => {
                     problem = TokenError::Invalid(match error.kind() {
@@ -127,8 +137,7 @@ fn caller(claims: Claims, now: Timestamp) -> Result<Caller, TokenError> {
     if claims.nbf.is_some_and(|nbf| nbf > seconds) {
         return Err(TokenError::Invalid("it is not valid yet".to_owned()));
     }
-    // Written so that a NaN counts as expired.
-    if !(claims.exp > seconds) {
+    if claims.exp <= seconds || claims.exp.is_nan() {
         return Err(TokenError::Expired);
     }
     let tenant = match &claims.tenant {
@@ -177,5 +186,5 @@ fn signing_key(jwk: &Jwk) -> Option<Key> {
     if declared.is_some_and(|declared| declared != format!("{algorithm:?}")) {
         return None;
     }
-    Some(Key { id: jwk.common.key_id.clone(), algorithm, key: DecodingKey::from_jwk(jwk).ok()? })
+    Some(Key { id: jwk.common.key_id.clone(), algorithm, material: DecodingKey::from_jwk(jwk).ok()? })
 }

@@ -46,6 +46,7 @@ pub struct HolderView {
     /// For the lock's owner and admins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<SessionId>, required = false)]
+    #[expect(clippy::option_option, reason = "not shown is not the same as not there")]
     session_id: Option<Option<SessionId>>,
     name: Option<String>,
 }

@@ -2,8 +2,8 @@
 //! a transaction.
 
 use sea_orm::{
-    AccessMode, ColumnTrait, Condition, DatabaseConnection, DbErr, EntityTrait, IsolationLevel, PaginatorTrait,
-    QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
+    ColumnTrait, Condition, DatabaseConnection, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
+    QuerySelect, TransactionTrait,
     sea_query::{BinOper, Expr, ExprTrait, SimpleExpr},
 };
 use uuid::Uuid;
@@ -224,7 +224,7 @@ impl Queries {
     }
 
     pub(super) async fn snapshot(&self) -> Result<sea_orm::DatabaseTransaction, DbErr> {
-        self.reads.begin_with_config(Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly)).await
+        self.reads.begin().await
     }
 }
 
@@ -253,7 +253,7 @@ pub(super) fn in_rooms(rooms: &RoomGlobs, room: impl ColumnTrait) -> Condition {
     let Some(globs) = rooms.patterns() else { return Condition::all() };
     globs.iter().fold(Condition::any().add(Expr::val(1).eq(0)), |any, glob| {
         let pattern: SimpleExpr = Expr::val(glob.replace('[', "[[]"));
-        any.add(Expr::col(room.as_column_ref()).binary(BinOper::Custom("GLOB".into()), pattern))
+        any.add(Expr::col(room.as_column_ref()).binary(BinOper::Custom("GLOB"), pattern))
     })
 }
 

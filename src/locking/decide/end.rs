@@ -2,8 +2,9 @@
 
 use super::{
     super::command::{ForceUnlock, Release, Unlock},
+    Change, Decision, DocumentKey, Done, EndReason, Memo, MemoLock, Outcome, Refusal, State, Timestamp, is_an_extends,
+    live_locks, recall, remember,
     target::target,
-    *,
 };
 use crate::locking::{Failed, Named};
 

@@ -1,6 +1,9 @@
 //! Heartbeats.
 
-use super::{super::command::Extend, target::target, *};
+use super::{
+    super::command::Extend, Decision, DocumentKey, Done, Lock, Outcome, Refusal, State, Timestamp, recall,
+    target::target,
+};
 use crate::locking::{ExtendMemo, Failed};
 
 pub(super) fn extend(state: &State, command: &Extend, now: Timestamp, decision: &mut Decision) -> Outcome {

@@ -1,6 +1,9 @@
 //! Locking: resume, grant, take over or refuse.
 
-use super::{super::command::LockDocuments, *};
+use super::{
+    super::command::LockDocuments, Change, Decision, Done, EndReason, Event, EventKind, Lock, Memo, MemoLock, Outcome,
+    Refusal, State, Timestamp, is_an_extends, live_locks, recall, remember,
+};
 use crate::locking::{Failed, Lookup, TakeOver, Wanted, Which};
 
 pub(super) fn lock(state: &State, command: &LockDocuments, now: Timestamp, decision: &mut Decision) -> Outcome {
@@ -48,19 +51,16 @@ struct Held {
 fn again(state: &State, command: &LockDocuments, memo: &Memo, now: Timestamp) -> Outcome {
     let mut outcome = Outcome::default();
     for (wanted, granted) in command.wanted.iter().zip(&memo.locks) {
-        match live_locks(state, &wanted.key, now).find(|lock| lock.lease_id == granted.lease_id) {
-            Some(lock) => outcome.done.push(Done::Live { lock: lock.clone(), resumed: granted.resumed }),
-            None => {
-                let lookup = Lookup {
-                    key: wanted.key.clone(),
-                    owner: command.holder.owner.clone(),
-                    which: Which::Lease(granted.lease_id),
-                };
-                // Not in the log: it is overdue, and this very decision expires it.
-                let reason = state.endings.get(&lookup).map_or(EndReason::Expired, |ending| ending.reason);
-                outcome.failed.push(Failed { key: wanted.key.clone(), refusal: Refusal::Ended(reason) });
-            }
+        let live = live_locks(state, &wanted.key, now).find(|lock| lock.lease_id == granted.lease_id);
+        if let Some(lock) = live {
+            outcome.done.push(Done::Live { lock: lock.clone(), resumed: granted.resumed });
+            continue;
         }
+        let (key, owner) = (wanted.key.clone(), command.holder.owner.clone());
+        let lookup = Lookup { key, owner, which: Which::Lease(granted.lease_id) };
+        // Not in the log: it is overdue, and this very decision expires it.
+        let reason = state.endings.get(&lookup).map_or(EndReason::Expired, |ending| ending.reason);
+        outcome.failed.push(Failed { key: wanted.key.clone(), refusal: Refusal::Ended(reason) });
     }
     if !outcome.failed.is_empty() {
         outcome.done.clear();

@@ -9,7 +9,7 @@
 //!
 //! With nothing named, the caller spoke of the document: someone else's comes before how its own last lock ended.
 
-use super::*;
+use super::{DocumentKey, EndReason, Lock, OwnerId, Refusal, State, Timestamp, live_locks, locks_of};
 use crate::locking::{Lookup, Named, Which};
 
 impl Named {

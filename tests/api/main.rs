@@ -1,0 +1,6 @@
+//! The API over real HTTP: each test has a server of its own on a free port, with its own database and a clock that
+//! moves when the test says so.
+
+mod support;
+
+mod locking_rules;

@@ -1,0 +1,231 @@
+//! A server to test against, and callers with tokens.
+
+use std::{path::Path, time::Duration};
+
+use doclock::{
+    app::{App, Options},
+    auth::{Claims, Role},
+    clock::ManualClock,
+    jobs::Sweeper,
+    life,
+    locking::Timestamp,
+    settings::{Settings, Sources},
+};
+use reqwest::Method;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{sync::oneshot, task::JoinHandle};
+
+pub const SECRET: &str = "a secret that only the tests of this server know";
+/// 2027-01-15T08:00:00Z.
+const START_MS: i64 = 1_800_000_000_000;
+
+/// Nothing in it happens by itself: time passes by [`TestServer::pass`], overdue locks are swept by
+/// [`TestServer::sweep`].
+pub struct TestServer {
+    pub clock: ManualClock,
+    pub base: String,
+    folder: TempDir,
+    configure: fn(&mut Settings),
+    options: fn() -> Options,
+    sweeper: Sweeper,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<()>,
+}
+
+impl TestServer {
+    pub async fn start() -> Self {
+        Self::configured(|_| {}).await
+    }
+
+    pub async fn configured(configure: fn(&mut Settings)) -> Self {
+        Self::with_options(configure, || Options { without_workers: true, ..Options::default() }).await
+    }
+
+    /// Its workers run, on the manual clock.
+    pub async fn with_workers() -> Self {
+        Self::with_options(|_| {}, Options::default).await
+    }
+
+    pub async fn with_options(configure: fn(&mut Settings), options: fn() -> Options) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = ManualClock::starting_at(Timestamp::from_millis(START_MS));
+        Self::run(folder, clock, configure, options).await
+    }
+
+    async fn run(folder: TempDir, clock: ManualClock, configure: fn(&mut Settings), options: fn() -> Options) -> Self {
+        let mut settings = Settings::load(&Sources::default()).unwrap();
+        settings.server.listen = "127.0.0.1:0".parse().unwrap();
+        settings.server.drain_seconds = 1;
+        settings.database.url = format!("sqlite://{}", folder.path().join("doclock.db").display());
+        settings.auth.secret = Some(SECRET.to_owned());
+        configure(&mut settings);
+        let given = Options { clock: Some(clock.clone()), http_workers: Some(1), ..options() };
+        let app = App::start(settings, given).await.unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let (base, sweeper) = (format!("http://{}", app.address), app.sweeper.clone());
+        let running = tokio::spawn(async move {
+            app.run(async {
+                let _ = stopped.await;
+            })
+            .await
+            .unwrap();
+        });
+        Self { clock, base, folder, configure, options, sweeper, stop, running }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Stopped and started again on the same database, at the same moment.
+    pub async fn restart(self) -> Self {
+        self.restart_after(Duration::ZERO).await
+    }
+
+    /// The same, after having been away.
+    pub async fn restart_after(self, away: Duration) -> Self {
+        let Self { clock, folder, configure, options, stop, running, .. } = self;
+        stop.send(()).unwrap();
+        running.await.unwrap();
+        clock.advance(away);
+        Self::run(folder, clock, configure, options).await
+    }
+
+    /// Time passes as for a server that is well: with a sign of life every second.
+    pub async fn pass(&self, duration: Duration) {
+        let mut left = duration;
+        while !left.is_zero() {
+            let step = left.min(Duration::from_secs(1));
+            self.clock.advance(step);
+            life::beat(&self.sweeper.expiry.committer).await;
+            left -= step;
+        }
+    }
+
+    pub async fn pass_seconds(&self, seconds: u64) {
+        self.pass(Duration::from_secs(seconds)).await;
+    }
+
+    /// What expiry and the minutely job do.
+    pub async fn sweep(&self) {
+        self.sweeper.sweep().await.unwrap();
+    }
+
+    pub fn caller(&self, claims: Claims) -> Caller {
+        self.bearing(Some(self.token(claims)))
+    }
+
+    /// Good for a day, unless the claims say otherwise.
+    pub fn token(&self, mut claims: Claims) -> String {
+        if claims.exp == 0.0 {
+            claims.exp = self.seconds_from_now(86_400);
+        }
+        claims.sign(SECRET.as_bytes()).unwrap()
+    }
+
+    pub fn seconds_from_now(&self, seconds: i64) -> f64 {
+        f64::from(i32::try_from(self.clock.now().millis() / 1000 + seconds).unwrap())
+    }
+
+    pub fn bearing(&self, token: Option<String>) -> Caller {
+        // A connection per server and caller: one that was left open must not be used after a restart.
+        let http = reqwest::Client::builder().pool_idle_timeout(Duration::ZERO).build().unwrap();
+        Caller { base: self.base.clone(), token, http }
+    }
+
+    pub fn editor(&self, sub: &str) -> Caller {
+        self.caller(Claims { sub: sub.to_owned(), role: Role::Editor, ..Claims::default() })
+    }
+
+    pub fn admin(&self) -> Caller {
+        self.caller(Claims { sub: "root".to_owned(), role: Role::Admin, ..Claims::default() })
+    }
+
+    pub fn viewer(&self, sub: &str) -> Caller {
+        self.caller(Claims { sub: sub.to_owned(), ..Claims::default() })
+    }
+
+    /// All events, by the log.
+    pub async fn events(&self) -> Vec<Value> {
+        let answer = self.admin().get("/api/admin/events?limit=1000").await.ok();
+        answer["items"].as_array().unwrap().clone()
+    }
+}
+
+#[derive(Clone)]
+pub struct Caller {
+    pub base: String,
+    pub token: Option<String>,
+    http: reqwest::Client,
+}
+
+impl Caller {
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    async fn json(&self, method: Method, path: &str, body: Value) -> Answer {
+        Answer::of(self.request(method, path).json(&body)).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        Answer::of(self.request(Method::GET, path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.json(Method::POST, path, body).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.json(Method::PUT, path, body).await
+    }
+
+    pub async fn delete(&self, path: &str, body: Value) -> Answer {
+        self.json(Method::DELETE, path, body).await
+    }
+}
+
+/// A status, headers and a JSON body.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    pub async fn of(request: reqwest::RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = response.text().await.unwrap();
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        Self { status, headers, body }
+    }
+
+    /// The body of a success.
+    #[track_caller]
+    pub fn ok(self) -> Value {
+        assert_eq!(self.status, 200, "{:#}", self.body);
+        self.body
+    }
+
+    /// The body of a problem, which must be the one expected and well-formed.
+    #[track_caller]
+    pub fn problem(self, status: u16, code: &str) -> Value {
+        let (found, body) = (self.body["code"].as_str().unwrap_or_default(), &self.body);
+        assert_eq!((self.status, found), (status, code), "{body:#}");
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        assert_eq!(body["status"], status);
+        assert_eq!(body["type"], format!("urn:doclock:problem:{code}"));
+        for field in ["title", "detail", "server_time"] {
+            assert!(body[field].is_string(), "{field} in {body:#}");
+        }
+        assert!(body["retryable"].is_boolean(), "{body:#}");
+        self.body
+    }
+}
