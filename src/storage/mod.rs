@@ -75,24 +75,23 @@ impl Storage {
         let open = |error: DbErr| OpenError::Open { path: path.to_owned(), reason: error.to_string() };
         let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(2));
 
-        let setup =
-            pool(options.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal), 1).map_err(open)?;
+        let setup = pool(options.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal), 1);
         Migrator::up(&setup, None).await.map_err(open)?;
         setup.close().await.map_err(open)?;
         sqlite::seed(path).map_err(|reason| OpenError::Open { path: path.to_owned(), reason: reason.to_string() })?;
 
-        let reads = pool(options.read_only(true), 4).map_err(open)?;
+        let reads = pool(options.read_only(true), 4);
         let latest = latest(&reads).await.map_err(open)?;
         Ok(Self { path: path.to_owned(), queries: Queries::new(reads), latest, _in_use: in_use })
     }
 }
 
-fn pool(options: SqliteConnectOptions, connections: u32) -> Result<DatabaseConnection, DbErr> {
+fn pool(options: SqliteConnectOptions, connections: u32) -> DatabaseConnection {
     let pool = SqlitePoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(Duration::from_secs(5))
         .connect_lazy_with(options);
-    Ok(SqlxSqliteConnector::from_sqlx_sqlite_pool(pool))
+    SqlxSqliteConnector::from_sqlx_sqlite_pool(pool)
 }
 
 fn claim(path: &Path) -> Result<File, OpenError> {
