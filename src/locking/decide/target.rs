@@ -42,7 +42,8 @@ pub(super) fn target<'s>(
         return if session_fits { Ok(lock) } else { Err(Refusal::Mismatch) };
     }
     let ended = ended(state, key, owner, &which, now).map(Refusal::Ended);
-    let not_owner = others.first().map(|lock| Refusal::NotOwner { lock: Box::new((*lock).clone()) });
+    let oldest = others.iter().min_by_key(|lock| lock.fencing_token);
+    let not_owner = oldest.map(|lock| Refusal::NotOwner { lock: Box::new((*lock).clone()) });
     Err(match (which, ended) {
         (Which::Lease(_), Some(ended)) => ended,
         _ if !own.is_empty() => Refusal::Mismatch,
