@@ -9,7 +9,6 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
-    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -36,7 +35,7 @@ use crate::{
     locking::{Policy, Timestamp},
     metrics::Metrics,
     settings::Settings,
-    storage::{OpenError, Storage, sqlite::Writer},
+    storage::{OpenError, Storage},
 };
 
 /// Tokens in printed links are good for a working day.
@@ -96,24 +95,18 @@ pub struct Link {
     pub url: String,
 }
 
-/// Where the database of these settings is.
-pub fn database_path(settings: &Settings) -> PathBuf {
-    Path::new(settings.database.url.trim_start_matches("sqlite://")).to_owned()
-}
-
 impl App {
     pub async fn start(settings: Settings, options: Options) -> Result<Self, StartError> {
-        let path = database_path(&settings);
-        let secret = secret::find_or_make(&settings.auth, &path)?;
+        let secret = secret::find_or_make(&settings.auth, &settings.database.url)?;
         let keys =
             Keys::new(secret.as_ref().map(|secret| secret.bytes.as_slice()), settings.auth.jwks_file.as_deref())?;
-        let storage = Storage::open(&path).await?;
-        let clock = options.clock.map_or_else(|| Clock::system(storage.latest), Clock::manual);
+        let storage = Storage::open(&settings.database.url).await?;
+        let clock = options.clock.map_or_else(|| storage.clock(), Clock::manual);
 
         let metrics = Arc::new(Metrics::new()?);
         let contention = Arc::new(Contention::default());
         let life = Arc::new(Life::new(storage.latest));
-        let writer = Writer::new(storage.path.clone(), policy(&settings), clock.clone(), Arc::clone(&life));
+        let writer = storage.writer(policy(&settings), clock.clone(), Arc::clone(&life))?;
         let (committer, committer_ended) = Committer::start(writer, Arc::clone(&metrics), Arc::clone(&contention))?;
         life::beat(&committer).await;
 

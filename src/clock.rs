@@ -1,10 +1,15 @@
 //! The one place that reads the time (clippy's `disallowed-methods` sees to it).
 //!
-//! doclock's time never runs backwards: it is the wall time at the start, floored at the last sign of life in the
-//! database, plus what the monotonic clock has counted since. A step of the wall clock while it runs changes nothing.
+//! doclock's time never runs backwards. On SQLite it is the wall time at the start, floored at the last sign of life
+//! in the database, plus what the monotonic clock has counted since: a step of the wall clock while it runs changes
+//! nothing. On PostgreSQL it is the database's, read anew by every batch ([`Clock::told`]); between two readings the
+//! monotonic clock goes on from the last one.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -18,6 +23,7 @@ pub struct Clock(Source);
 #[derive(Debug, Clone)]
 enum Source {
     System { start: Timestamp, since: Instant },
+    Database(Arc<DatabaseClock>),
     Manual(ManualClock),
 }
 
@@ -26,6 +32,13 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn system(floor: Timestamp) -> Self {
         Self(Source::System { start: wall_time().max(floor), since: Instant::now() })
+    }
+
+    /// Goes on from what the database said, until it is told again.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    pub fn database(now: Timestamp) -> Self {
+        let (base, latest) = (AtomicI64::new(now.millis()), AtomicI64::new(now.millis()));
+        Self(Source::Database(Arc::new(DatabaseClock { since: Instant::now(), base, latest })))
     }
 
     pub fn manual(clock: ManualClock) -> Self {
@@ -37,23 +50,69 @@ impl Clock {
             Source::System { start, since } => {
                 start.plus_millis(i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX))
             }
+            Source::Database(clock) => clock.now(),
             Source::Manual(clock) => clock.now(),
+        }
+    }
+
+    /// The database has told its time: what is it for a decision?
+    pub fn told(&self, now: Timestamp) -> Timestamp {
+        match &self.0 {
+            Source::Database(clock) => clock.told(now),
+            Source::System { .. } | Source::Manual(_) => self.now(),
+        }
+    }
+
+    /// A test's clock stands in for the database's.
+    pub fn manual_now(&self) -> Option<Timestamp> {
+        match &self.0 {
+            Source::Manual(clock) => Some(clock.now()),
+            Source::System { .. } | Source::Database(_) => None,
         }
     }
 
     /// The time of the world outside, for what others have dated: tokens.
     pub fn wall(&self) -> Timestamp {
         match &self.0 {
-            Source::System { .. } => wall_time(),
+            Source::System { .. } | Source::Database(_) => wall_time(),
             Source::Manual(clock) => clock.now(),
         }
     }
 
     pub async fn sleep(&self, duration: Duration) {
         match &self.0 {
-            Source::System { .. } => tokio::time::sleep(duration).await,
+            Source::System { .. } | Source::Database(_) => tokio::time::sleep(duration).await,
             Source::Manual(clock) => clock.sleep(duration).await,
         }
+    }
+}
+
+#[derive(Debug)]
+struct DatabaseClock {
+    since: Instant,
+    /// The database's time at `since`, by the last reading.
+    base: AtomicI64,
+    /// No earlier moment is told again.
+    latest: AtomicI64,
+}
+
+impl DatabaseClock {
+    fn elapsed_ms(&self) -> i64 {
+        i64::try_from(self.since.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.not_before(self.base.load(Ordering::Acquire).saturating_add(self.elapsed_ms()))
+    }
+
+    fn told(&self, now: Timestamp) -> Timestamp {
+        self.base.store(now.millis() - self.elapsed_ms(), Ordering::Release);
+        self.latest.fetch_max(now.millis(), Ordering::AcqRel);
+        now
+    }
+
+    fn not_before(&self, millis: i64) -> Timestamp {
+        Timestamp::from_millis(self.latest.fetch_max(millis, Ordering::AcqRel).max(millis))
     }
 }
 

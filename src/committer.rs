@@ -16,10 +16,7 @@ use crate::{
     contention::Contention,
     locking::{Command, Outcome},
     metrics::Metrics,
-    storage::{
-        StorageError,
-        sqlite::{Committed, Writer},
-    },
+    storage::{StorageError, Writer, batch::Committed},
 };
 
 const QUEUE: usize = 4096;

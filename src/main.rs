@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 use doclock::{
-    app::{self, App, Options, StartError},
+    app::{App, Options, StartError},
     auth::{Claims, Role, secret},
     clock::Clock,
     locking::Timestamp,
@@ -113,7 +113,7 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
 }
 
 fn token(settings: &Settings, args: TokenArgs) -> Result<(), String> {
-    let secret = secret::find_or_make(&settings.auth, &app::database_path(settings)).map_err(|e| e.to_string())?;
+    let secret = secret::find_or_make(&settings.auth, &settings.database.url).map_err(|e| e.to_string())?;
     let secret = secret.ok_or("there is no secret to sign with: auth.jwks_file holds public keys only")?;
     let now = Clock::system(Timestamp::default()).wall();
     #[expect(clippy::cast_precision_loss, reason = "seconds of this century")]

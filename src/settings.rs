@@ -43,7 +43,40 @@ pub struct Server {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
-    pub url: String,
+    pub url: DatabaseUrl,
+}
+
+/// Where the database is, and of what kind.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum DatabaseUrl {
+    Sqlite(PathBuf),
+    Postgres(String),
+}
+
+impl TryFrom<String> for DatabaseUrl {
+    type Error = &'static str;
+
+    fn try_from(url: String) -> Result<Self, Self::Error> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Ok(Self::Postgres(url));
+        }
+        match url.strip_prefix("sqlite://") {
+            Some("") => Err("must name a file after sqlite://"),
+            Some(path) => Ok(Self::Sqlite(path.into())),
+            None => Err("must start with sqlite:// or postgres://"),
+        }
+    }
+}
+
+/// The address may hold a password: it is never printed.
+impl std::fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite://{}", path.display()),
+            Self::Postgres(_) => f.write_str("postgres://…"),
+        }
+    }
 }
 
 #[derive(Clone, Deserialize)]
@@ -183,9 +216,6 @@ impl Settings {
         if !(1..=24).contains(&self.requests.retention_hours) {
             return bad("requests.retention_hours", "must be 1 to 24");
         }
-        if !self.database.url.starts_with("sqlite://") {
-            return bad("database.url", "must start with sqlite://");
-        }
         if self.auth.secret.is_some() && self.auth.secret_file.is_some() {
             return bad("auth.secret", "cannot be set together with auth.secret_file");
         }
@@ -264,7 +294,7 @@ mod tests {
     fn the_reference_file_holds_the_defaults_of_the_contract() {
         let settings = Settings::load(&Sources::default()).unwrap();
         assert_eq!(settings.server.listen.to_string(), "127.0.0.1:8080");
-        assert_eq!(settings.database.url, "sqlite://data/doclock.db");
+        assert_eq!(settings.database.url, DatabaseUrl::Sqlite("data/doclock.db".into()));
         assert_eq!((settings.locks.ttl_seconds, settings.locks.max_ttl_seconds), (30, 300));
         assert_eq!(settings.server.drain_seconds, 5);
         assert_eq!((settings.events.retention_days, settings.requests.retention_hours), (30, 24));

@@ -14,7 +14,8 @@ use doclock::{
         Policy, Release, Request, TakeOver, Timestamp, Unlock, Wanted,
         names::{DocumentId, OwnerId, RequestId, RoomId, SessionId, TenantId},
     },
-    storage::{Storage, queries::EventFilter, sqlite::Writer},
+    settings::DatabaseUrl,
+    storage::{Storage, Writer, queries::EventFilter},
 };
 use proptest::{collection::vec, option, prelude::*};
 use tempfile::TempDir;
@@ -205,11 +206,11 @@ struct Subject {
 impl Subject {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let storage = Storage::open(&folder.path().join("doclock.db")).await.unwrap();
+        let storage = Storage::open(&DatabaseUrl::Sqlite(folder.path().join("doclock.db"))).await.unwrap();
         let clock = ManualClock::starting_at(Timestamp::from_millis(1_800_000_000_000));
         let life = Arc::new(Life::new(clock.now()));
         let policy = Policy::default();
-        let mut writer = Writer::new(storage.path.clone(), policy, Clock::manual(clock.clone()), life);
+        let mut writer = storage.writer(policy, Clock::manual(clock.clone()), life).unwrap();
         writer.commit(&[]).unwrap();
         Self { writer, clock, storage, _folder: folder }
     }

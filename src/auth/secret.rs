@@ -9,7 +9,7 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 
-use crate::settings::Auth;
+use crate::settings::{Auth, DatabaseUrl};
 
 /// `self_made` ones are known to nobody but this server, so it may print tokens of its own.
 #[derive(Clone)]
@@ -30,13 +30,15 @@ pub enum SecretError {
     Unreadable { path: PathBuf, reason: String },
     #[error("cannot keep a secret in {}: {reason}", path.display())]
     NotKept { path: PathBuf, reason: String },
+    #[error("a database that several servers share needs `auth.secret`, `auth.secret_file` or `auth.jwks_file`")]
+    Missing,
     #[error("the secret in {} must be at least 32 bytes", path.display())]
     TooShort { path: PathBuf },
 }
 
-/// The secret of the settings; or the one beside the database, made if it is not there. With a JWKS file alone there
-/// is none.
-pub fn find_or_make(auth: &Auth, database: &Path) -> Result<Option<Secret>, SecretError> {
+/// The secret of the settings; or the one beside the SQLite database, made if it is not there. With a JWKS file alone
+/// there is none.
+pub fn find_or_make(auth: &Auth, database: &DatabaseUrl) -> Result<Option<Secret>, SecretError> {
     if let Some(secret) = &auth.secret {
         return Ok(Some(Secret { bytes: secret.clone().into_bytes(), self_made: false }));
     }
@@ -46,6 +48,7 @@ pub fn find_or_make(auth: &Auth, database: &Path) -> Result<Option<Secret>, Secr
     if auth.jwks_file.is_some() {
         return Ok(None);
     }
+    let DatabaseUrl::Sqlite(database) = database else { return Err(SecretError::Missing) };
     let path = database.with_extension("secret");
     make_once(&path)?;
     Ok(Some(Secret { bytes: read(&path)?, self_made: true }))
@@ -86,7 +89,7 @@ mod tests {
     #[test]
     fn the_first_start_makes_a_secret_that_later_starts_find() {
         let folder = tempfile::tempdir().unwrap();
-        let database = folder.path().join("new/doclock.db");
+        let database = DatabaseUrl::Sqlite(folder.path().join("new/doclock.db"));
         let made = find_or_make(&NONE, &database).unwrap().unwrap();
         let found = find_or_make(&NONE, &database).unwrap().unwrap();
         assert!(made.self_made && found.self_made);
@@ -97,14 +100,20 @@ mod tests {
     }
 
     #[test]
+    fn on_postgresql_a_missing_secret_stops_the_start() {
+        let database = DatabaseUrl::Postgres("postgres://localhost/doclock".to_owned());
+        assert!(matches!(find_or_make(&NONE, &database), Err(SecretError::Missing)));
+    }
+
+    #[test]
     fn a_given_secret_is_not_self_made_and_a_short_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("secret");
         fs::write(&file, "short\n").unwrap();
         let given = Auth { secret_file: Some(file.clone()), ..NONE };
-        assert!(matches!(find_or_make(&given, &file), Err(SecretError::TooShort { .. })));
+        assert!(matches!(find_or_make(&given, &DatabaseUrl::Sqlite(file.clone())), Err(SecretError::TooShort { .. })));
         fs::write(&file, format!("{}\n", "x".repeat(32))).unwrap();
-        let secret = find_or_make(&given, &file).unwrap().unwrap();
+        let secret = find_or_make(&given, &DatabaseUrl::Sqlite(file)).unwrap().unwrap();
         assert_eq!((secret.bytes.len(), secret.self_made), (32, false));
     }
 }

@@ -8,13 +8,20 @@
 use std::collections::BTreeSet;
 
 use crate::locking::{
-    Change, Command, DocumentKey, Event, Lookup, MemoKey, Outcome, Policy, State, Timestamp, decide,
+    Change, Command, Decision, DocumentKey, Event, Lookup, MemoKey, Outcome, Policy, State, Timestamp, decide,
     names::{OwnerId, TenantId},
 };
 
+/// What was committed.
+#[derive(Debug, Default)]
+pub struct Committed {
+    pub outcomes: Vec<Outcome>,
+    pub events: usize,
+}
+
 #[derive(Debug)]
 pub struct Batch<'c> {
-    commands: &'c [Command],
+    commands: Vec<&'c Command>,
     pub state: State,
     pub outcomes: Vec<Outcome>,
     pub changes: Vec<Change>,
@@ -22,30 +29,38 @@ pub struct Batch<'c> {
 }
 
 impl<'c> Batch<'c> {
-    pub fn new(commands: &'c [Command], policy: Policy) -> Self {
+    pub fn new(commands: impl IntoIterator<Item = &'c Command>, policy: Policy) -> Self {
+        let commands = commands.into_iter().collect();
         let state = State::with_policy(policy);
         Self { commands, state, outcomes: Vec::new(), changes: Vec::new(), events: Vec::new() }
     }
 
     /// In the order in which rows are locked.
     pub fn keys(&self) -> BTreeSet<&'c DocumentKey> {
-        self.commands.iter().flat_map(Command::keys).collect()
+        self.commands.iter().copied().flat_map(Command::keys).collect()
     }
 
     pub fn memo_keys(&self) -> BTreeSet<MemoKey> {
-        self.commands.iter().filter_map(Command::memo_key).collect()
+        self.commands.iter().filter_map(|command| command.memo_key()).collect()
+    }
+
+    /// Documents that may get a lock, in the same order.
+    pub fn wanted(&self) -> BTreeSet<&'c DocumentKey> {
+        let is_lock = |command: &&&'c Command| matches!(command, Command::Lock(_));
+        self.commands.iter().filter(is_lock).copied().flat_map(Command::keys).collect()
     }
 
     /// Owners who may get one lock more.
-    pub fn lockers(&self) -> impl Iterator<Item = (TenantId, OwnerId)> + use<'c> {
-        self.commands.iter().filter_map(|command| match command {
+    pub fn lockers(&self) -> BTreeSet<(TenantId, OwnerId)> {
+        let locker = |command: &&Command| match command {
             Command::Lock(lock) => Some((lock.tenant.clone(), lock.holder.owner.clone())),
             Command::Extend(_)
             | Command::Unlock(_)
             | Command::Release(_)
             | Command::ForceUnlock(_)
             | Command::Expire(_) => None,
-        })
+        };
+        self.commands.iter().filter_map(locker).collect()
     }
 
     /// Once documents and memos are loaded.
@@ -55,8 +70,19 @@ impl<'c> Batch<'c> {
 
     /// Each command on the state the previous one left.
     pub fn decide(&mut self, now: Timestamp) {
-        for command in self.commands {
+        self.decide_if(now, |_, _| true);
+    }
+
+    /// The same, but decisions that are not accepted are not made: their commands are answered by their positions.
+    pub fn decide_if(&mut self, now: Timestamp, accepts: impl Fn(&Command, &Decision) -> bool) -> Vec<usize> {
+        let mut undecided = Vec::new();
+        for (position, command) in self.commands.iter().enumerate() {
             let decision = decide(&self.state, command, now);
+            if !accepts(command, &decision) {
+                undecided.push(position);
+                self.outcomes.push(Outcome::default());
+                continue;
+            }
             for change in &decision.changes {
                 self.state.apply(change);
             }
@@ -64,5 +90,6 @@ impl<'c> Batch<'c> {
             self.changes.extend(decision.changes);
             self.events.extend(decision.events);
         }
+        undecided
     }
 }

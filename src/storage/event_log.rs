@@ -7,6 +7,14 @@ use uuid::Uuid;
 use super::entities::event;
 use crate::locking::{Event, EventKind, Timestamp};
 
+/// A name for a new log.
+pub(super) fn random_epoch() -> Uuid {
+    let mut bytes = [0; 16];
+    // Without entropy, the rest of the program (secrets, leases) could not work either.
+    getrandom::fill(&mut bytes).unwrap_or_default();
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
 /// What an event says beyond the columns that queries look at.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Body {

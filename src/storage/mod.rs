@@ -1,31 +1,39 @@
 //! The lock table in SQL.
 //!
-//! Writing: the committer hands batches of commands to a home of storage ([`sqlite::Writer`]), which loads what they
-//! need, has [`batch::Batch`] decide them, saves what changed, appends the events and commits.
+//! Writing: the committer hands batches of commands to a home of storage (a [`Writer`]: [`sqlite`] or [`postgres`]),
+//! which loads what they need, has [`batch::Batch`] decide them, saves what changed, appends the events and commits.
 //! Reading: [`queries`], over a pool of its own, sees what is committed and nothing else.
 
 pub mod batch;
 mod entities;
 pub mod event_log;
+mod memo;
+mod postgres;
 pub mod queries;
-pub mod sqlite;
+mod sqlite;
 pub mod stats;
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::File,
+    io,
     path::{Path, PathBuf},
-    time::Duration,
+    sync::Arc,
 };
 
-use migration::{Migrator, MigratorTrait as _};
-use sea_orm::{
-    DatabaseConnection, DbErr, EntityTrait, QueryOrder, SqlxSqliteConnector,
-    sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
-};
+use sea_orm::{DatabaseConnection, DbErr, EntityTrait, QueryOrder, sqlx::postgres::PgConnectOptions};
 
-use crate::locking::Timestamp;
+use crate::{
+    clock::Clock,
+    life::Life,
+    locking::{Command, Policy, Timestamp},
+    settings::DatabaseUrl,
+};
+use batch::Committed;
 use entities::{event, server_life};
 pub use queries::Queries;
+
+/// A ticket in a waiting line lives this long without its server.
+const TICKET_MS: i64 = 15_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StorageError {
@@ -50,60 +58,103 @@ impl From<DbErr> for StorageError {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("cannot create {}: {reason}", path.display())]
-    Create { path: PathBuf, reason: std::io::Error },
+    Create { path: PathBuf, reason: io::Error },
     #[error("{} is in use by another doclock", path.display())]
     InUse { path: PathBuf },
     #[error("cannot open {}: {reason}", path.display())]
     Open { path: PathBuf, reason: String },
+    #[error("cannot open the PostgreSQL database: {0}")]
+    Postgres(String),
 }
 
-/// An opened database: where it is, how to read it, and how far its time has come.
+/// An opened database: how to read it, how to write it, and how far its time has come.
 #[derive(Debug)]
 pub struct Storage {
-    pub path: PathBuf,
     pub queries: Queries,
     /// No moment before it may be told: the last sign of life, or the last event.
     pub latest: Timestamp,
-    /// Held as long as the server runs. There is one writer, and it knows what it wrote.
-    _in_use: File,
+    home: Home,
+}
+
+#[derive(Debug)]
+enum Home {
+    /// The file is held as long as the server runs. There is one writer, and it knows what it wrote.
+    Sqlite {
+        path: PathBuf,
+        _in_use: File,
+    },
+    Postgres {
+        options: Box<PgConnectOptions>,
+        now: Timestamp,
+    },
 }
 
 impl Storage {
-    /// Opens or creates the SQLite file and brings its schema up to date.
-    pub async fn open(path: &Path) -> Result<Self, OpenError> {
-        let in_use = claim(path)?;
+    /// Opens the database, creating the SQLite file if need be, and brings its schema up to date.
+    pub async fn open(url: &DatabaseUrl) -> Result<Self, OpenError> {
+        match url {
+            DatabaseUrl::Sqlite(path) => Self::open_sqlite(path).await,
+            DatabaseUrl::Postgres(url) => {
+                Self::open_postgres(url).await.map_err(|error| OpenError::Postgres(error.to_string()))
+            }
+        }
+    }
+
+    async fn open_sqlite(path: &Path) -> Result<Self, OpenError> {
+        let (reads, in_use) = sqlite::open(path).await?;
         let open = |error: DbErr| OpenError::Open { path: path.to_owned(), reason: error.to_string() };
-        let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(2));
-
-        let setup = pool(options.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal), 1);
-        Migrator::up(&setup, None).await.map_err(open)?;
-        setup.close().await.map_err(open)?;
-        sqlite::seed(path).map_err(|reason| OpenError::Open { path: path.to_owned(), reason: reason.to_string() })?;
-
-        let reads = pool(options.read_only(true), 4);
         let latest = latest(&reads).await.map_err(open)?;
-        Ok(Self { path: path.to_owned(), queries: Queries::new(reads), latest, _in_use: in_use })
+        let home = Home::Sqlite { path: path.to_owned(), _in_use: in_use };
+        Ok(Self { queries: Queries::new(reads), latest, home })
+    }
+
+    async fn open_postgres(url: &str) -> Result<Self, DbErr> {
+        let (reads, options, now) = postgres::open(url).await?;
+        let latest = latest(&reads).await?;
+        let home = Home::Postgres { options: Box::new(options), now: now.max(latest) };
+        Ok(Self { queries: Queries::new(reads), latest, home })
+    }
+
+    /// The time this database goes by.
+    pub fn clock(&self) -> Clock {
+        match &self.home {
+            Home::Sqlite { .. } => Clock::system(self.latest),
+            Home::Postgres { now, .. } => Clock::database(*now),
+        }
+    }
+
+    pub fn writer(&self, policy: Policy, clock: Clock, life: Arc<Life>) -> io::Result<Writer> {
+        Ok(match &self.home {
+            Home::Sqlite { path, .. } => Writer::Sqlite(sqlite::Writer::new(path.clone(), policy, clock, life)),
+            Home::Postgres { options, .. } => {
+                Writer::Postgres(Box::new(postgres::Writer::new((**options).clone(), policy, clock, life)?))
+            }
+        })
     }
 }
 
-fn pool(options: SqliteConnectOptions, connections: u32) -> DatabaseConnection {
-    let pool = SqlitePoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(Duration::from_secs(5))
-        .connect_lazy_with(options);
-    SqlxSqliteConnector::from_sqlx_sqlite_pool(pool)
+/// Writes batches, on a thread of its own.
+#[derive(Debug)]
+pub enum Writer {
+    Sqlite(sqlite::Writer),
+    Postgres(Box<postgres::Writer>),
 }
 
-fn claim(path: &Path) -> Result<File, OpenError> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|reason| OpenError::Create { path: folder.to_owned(), reason })?;
+impl Writer {
+    /// All commands in one transaction, or none.
+    pub fn commit(&mut self, commands: &[Command]) -> Result<Committed, StorageError> {
+        match self {
+            Self::Sqlite(writer) => writer.commit(commands),
+            Self::Postgres(writer) => writer.commit(commands),
+        }
     }
-    let lock_path = path.with_added_extension("lock");
-    let file = File::create(&lock_path).map_err(|reason| OpenError::Create { path: lock_path.clone(), reason })?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
-        Err(TryLockError::Error(reason)) => Err(OpenError::Create { path: lock_path, reason }),
+
+    /// Deletes up to `limit` rows of each kind that are older than their retention; answers how many there were.
+    pub fn prune(&mut self, limit: u32) -> Result<usize, StorageError> {
+        match self {
+            Self::Sqlite(writer) => writer.prune(limit),
+            Self::Postgres(writer) => writer.prune(limit),
+        }
     }
 }
 

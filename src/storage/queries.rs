@@ -2,9 +2,9 @@
 //! a transaction.
 
 use sea_orm::{
-    ColumnTrait, Condition, DatabaseConnection, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
-    QuerySelect, TransactionTrait,
-    sea_query::{BinOper, Expr, ExprTrait, SimpleExpr},
+    AccessMode, ColumnTrait, Condition, DatabaseConnection, DbBackend, DbErr, EntityTrait,
+    IsolationLevel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
+    sea_query::{BinOper, Expr, ExprTrait},
 };
 use uuid::Uuid;
 
@@ -112,7 +112,7 @@ impl Queries {
         now: Timestamp,
     ) -> Result<LockPage, StorageError> {
         use document_lock::Column::{Document, Room, Slot};
-        let mut query = document_lock::Entity::find().filter(matching(tenant, rooms, filter, now));
+        let mut query = document_lock::Entity::find().filter(matching(tenant, rooms, filter, now, self.backend()));
         if let Some(LockCursor { room, document, slot }) = after {
             let position = Expr::tuple([Expr::col(Room), Expr::col(Document), Expr::col(Slot)]);
             query = query.filter(position.gt(Expr::tuple([
@@ -145,7 +145,10 @@ impl Queries {
         filter: &LockFilter,
         now: Timestamp,
     ) -> Result<u64, StorageError> {
-        Ok(document_lock::Entity::find().filter(matching(tenant, rooms, filter, now)).count(&self.reads).await?)
+        Ok(document_lock::Entity::find()
+            .filter(matching(tenant, rooms, filter, now, self.backend()))
+            .count(&self.reads)
+            .await?)
     }
 
     /// Of all tenants, for the server's own metrics.
@@ -196,7 +199,7 @@ impl Queries {
         let mut condition = Condition::all()
             .add(event::Column::Tenant.eq(tenant.as_str()))
             .add(event::Column::Sequence.gt(filter.after))
-            .add(in_rooms(rooms, event::Column::Room));
+            .add(in_rooms(rooms, event::Column::Room, self.backend()));
         if let Some(room) = &filter.room {
             condition = condition.add(event::Column::Room.eq(room.as_str()));
         }
@@ -223,8 +226,19 @@ impl Queries {
         })
     }
 
+    pub(super) fn backend(&self) -> DbBackend {
+        self.reads.get_database_backend()
+    }
+
     pub(super) async fn snapshot(&self) -> Result<sea_orm::DatabaseTransaction, DbErr> {
-        self.reads.begin().await
+        match self.backend() {
+            // A transaction there sees one moment by itself, and has no such settings.
+            DbBackend::Sqlite => self.reads.begin().await,
+            _ => {
+                let one_moment = Some(IsolationLevel::RepeatableRead);
+                self.reads.begin_with_config(one_moment, Some(AccessMode::ReadOnly)).await
+            }
+        }
     }
 }
 
@@ -234,8 +248,14 @@ fn live(tenant: &TenantId, now: Timestamp) -> Condition {
         .add(document_lock::Column::ExpiresAt.gt(now.millis()))
 }
 
-fn matching(tenant: &TenantId, rooms: &RoomGlobs, filter: &LockFilter, now: Timestamp) -> Condition {
-    let mut condition = live(tenant, now).add(in_rooms(rooms, document_lock::Column::Room));
+fn matching(
+    tenant: &TenantId,
+    rooms: &RoomGlobs,
+    filter: &LockFilter,
+    now: Timestamp,
+    backend: DbBackend,
+) -> Condition {
+    let mut condition = live(tenant, now).add(in_rooms(rooms, document_lock::Column::Room, backend));
     if let Some(room) = &filter.room {
         condition = condition.add(document_lock::Column::Room.eq(room.as_str()));
     }
@@ -248,12 +268,17 @@ fn matching(tenant: &TenantId, rooms: &RoomGlobs, filter: &LockFilter, now: Time
     condition
 }
 
-/// SQLite's GLOB has the two wildcards of ours, and brackets, which stand for themselves in ours.
-pub(super) fn in_rooms(rooms: &RoomGlobs, room: impl ColumnTrait) -> Condition {
+/// Our two wildcards in the words of each database, which has others that must stand for themselves.
+pub(super) fn in_rooms(rooms: &RoomGlobs, room: impl ColumnTrait, backend: DbBackend) -> Condition {
     let Some(globs) = rooms.patterns() else { return Condition::all() };
     globs.iter().fold(Condition::any().add(Expr::val(1).eq(0)), |any, glob| {
-        let pattern: SimpleExpr = Expr::val(glob.replace('[', "[[]"));
-        any.add(Expr::col(room.as_column_ref()).binary(BinOper::Custom("GLOB"), pattern))
+        let room = Expr::col(room.as_column_ref());
+        any.add(match backend {
+            DbBackend::Sqlite => room.binary(BinOper::Custom("GLOB"), Expr::val(glob.replace('[', "[[]"))),
+            _ => room.like(
+                glob.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_").replace('*', "%").replace('?', "_"),
+            ),
+        })
     })
 }
 

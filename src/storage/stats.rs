@@ -44,7 +44,7 @@ impl Queries {
         let events = event::Entity::find()
             .filter(Sequence.gte(first))
             .filter(Tenant.eq(tenant.as_str()))
-            .filter(in_rooms(rooms, Room));
+            .filter(in_rooms(rooms, Room, self.backend()));
         let grants = events.clone().filter(Kind.eq(EventKind::LOCKED));
         let ends = events.clone().filter(Reason.is_not_null());
         let count = || Expr::col(Sequence).count();

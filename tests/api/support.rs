@@ -9,7 +9,7 @@ use doclock::{
     jobs::Sweeper,
     life,
     locking::Timestamp,
-    settings::{Settings, Sources},
+    settings::{DatabaseUrl, Settings, Sources},
 };
 use reqwest::Method;
 use serde_json::Value;
@@ -57,7 +57,7 @@ impl TestServer {
         let mut settings = Settings::load(&Sources::default()).unwrap();
         settings.server.listen = "127.0.0.1:0".parse().unwrap();
         settings.server.drain_seconds = 1;
-        settings.database.url = format!("sqlite://{}", folder.path().join("doclock.db").display());
+        settings.database.url = DatabaseUrl::Sqlite(folder.path().join("doclock.db"));
         settings.auth.secret = Some(SECRET.to_owned());
         configure(&mut settings);
         let given = Options { clock: Some(clock.clone()), http_workers: Some(1), ..options() };

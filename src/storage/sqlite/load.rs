@@ -10,7 +10,7 @@ use crate::{
         Metadata, Timestamp, Which,
         names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
     },
-    storage::{batch::Batch, sqlite::save::StoredMemoLock},
+    storage::{batch::Batch, memo},
 };
 
 type Result<T> = std::result::Result<T, rusqlite::Error>;
@@ -31,7 +31,7 @@ pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>) -> Result<()>
         }
     }
     for key in batch.memo_keys() {
-        if let Some(memo) = memo(connection, &key)? {
+        if let Some(memo) = memo_of(connection, &key)? {
             batch.state.memos.insert(key, memo);
         }
     }
@@ -95,7 +95,7 @@ where
     Ok(row.get::<_, Option<String>>(column)?.map(parse))
 }
 
-fn memo(connection: &Connection, key: &MemoKey) -> Result<Option<Memo>> {
+fn memo_of(connection: &Connection, key: &MemoKey) -> Result<Option<Memo>> {
     connection
         .prepare_cached(
             "SELECT fingerprint, created_at, locks FROM request_memos
@@ -103,12 +103,10 @@ fn memo(connection: &Connection, key: &MemoKey) -> Result<Option<Memo>> {
         )?
         .query_row(params![key.tenant.as_str(), key.owner.as_str(), key.request_id.as_str()], |row| {
             let locks: String = row.get(2)?;
-            let locks: Vec<StoredMemoLock> = serde_json::from_str(&locks)
-                .map_err(|e| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Text, e.into()))?;
             Ok(Memo {
                 fingerprint: Fingerprint(row.get(0)?),
                 created_at: Timestamp::from_millis(row.get(1)?),
-                locks: locks.into_iter().map(Into::into).collect(),
+                locks: memo::from_text(&locks),
             })
         })
         .optional()

@@ -10,20 +10,29 @@ mod save;
 
 use std::{
     collections::HashMap,
+    fs::{self, File, TryLockError},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
+use migration::{Migrator, MigratorTrait as _};
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
-use uuid::Uuid;
+use sea_orm::{
+    DatabaseConnection, SqlxSqliteConnector,
+    sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
+};
 
-use super::{StorageError, batch::Batch};
+use super::{
+    OpenError, StorageError,
+    batch::{Batch, Committed},
+    event_log::random_epoch,
+};
 use crate::{
     clock::Clock,
     life::Life,
     locking::{
-        Change, Command, Outcome, Policy, Timestamp,
+        Change, Command, Policy, Timestamp,
         names::{OwnerId, TenantId},
     },
 };
@@ -33,9 +42,44 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// p99 fell from 17.7 ms with the default 1,000 pages to 3.7 ms.
 const CHECKPOINT_PAGES: u32 = 20_000;
 const CACHE_KIB: u32 = 64 * 1024;
+const READERS: u32 = 4;
+
+/// Claims the file for this process, creates it if it is not there, brings its schema up to date. Answers the pool to
+/// read with, and the claim.
+pub(super) async fn open(path: &Path) -> Result<(DatabaseConnection, File), OpenError> {
+    let in_use = claim(path)?;
+    let failed = |reason: &dyn std::fmt::Display| OpenError::Open { path: path.to_owned(), reason: reason.to_string() };
+    let options = SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT);
+    let setup = pool(options.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal), 1);
+    Migrator::up(&setup, None).await.map_err(|error| failed(&error))?;
+    setup.close().await.map_err(|error| failed(&error))?;
+    seed(path).map_err(|error| failed(&error))?;
+    Ok((pool(options.read_only(true), READERS), in_use))
+}
+
+fn pool(options: SqliteConnectOptions, connections: u32) -> DatabaseConnection {
+    let pool = SqlitePoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(Duration::from_secs(5))
+        .connect_lazy_with(options);
+    SqlxSqliteConnector::from_sqlx_sqlite_pool(pool)
+}
+
+fn claim(path: &Path) -> Result<File, OpenError> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|reason| OpenError::Create { path: folder.to_owned(), reason })?;
+    }
+    let lock_path = path.with_added_extension("lock");
+    let file = File::create(&lock_path).map_err(|reason| OpenError::Create { path: lock_path.clone(), reason })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
+        Err(TryLockError::Error(reason)) => Err(OpenError::Create { path: lock_path, reason }),
+    }
+}
 
 /// The rows that are there from the start.
-pub(super) fn seed(path: &Path) -> Result<(), rusqlite::Error> {
+fn seed(path: &Path) -> Result<(), rusqlite::Error> {
     let connection = connect(path)?;
     connection.execute(
         "INSERT OR IGNORE INTO log_head (id, epoch, sequence, token_floor) VALUES (1, ?1, 0, 0)",
@@ -43,13 +87,6 @@ pub(super) fn seed(path: &Path) -> Result<(), rusqlite::Error> {
     )?;
     connection.execute("INSERT OR IGNORE INTO server_life (id, last_alive, clock_offset) VALUES (1, 0, 0)", [])?;
     Ok(())
-}
-
-fn random_epoch() -> Uuid {
-    let mut bytes = [0; 16];
-    // Without entropy, the rest of the program (secrets, leases) could not work either.
-    getrandom::fill(&mut bytes).unwrap_or_default();
-    uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
 
 fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
@@ -82,13 +119,6 @@ struct Open {
     token_floor: i64,
     sequence: i64,
     owner_locks: HashMap<(TenantId, OwnerId), u32>,
-}
-
-/// What was committed.
-#[derive(Debug, Default)]
-pub struct Committed {
-    pub outcomes: Vec<Outcome>,
-    pub events: usize,
 }
 
 impl Writer {

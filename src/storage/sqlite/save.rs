@@ -1,18 +1,13 @@
 //! Writing what a batch decided.
 
 use rusqlite::{Connection, params};
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use crate::{
-    locking::{Change, DocumentKey, Event, Lock, Memo, MemoKey, MemoLock, Timestamp, names::DocumentVersion},
-    storage::{batch::Batch, event_log::Row},
+    locking::{Change, DocumentKey, Event, Lock, Memo, MemoKey, Timestamp, names::DocumentVersion},
+    storage::{TICKET_MS, batch::Batch, event_log::Row, memo},
 };
 
 type Result<T> = std::result::Result<T, rusqlite::Error>;
-
-/// A ticket lives this long without its server.
-const TICKET_MS: i64 = 15_000;
 
 pub(super) fn save(connection: &Connection, batch: &Batch<'_>, sequence: i64) -> Result<()> {
     for change in &batch.changes {
@@ -121,27 +116,8 @@ fn document(
     Ok(())
 }
 
-/// One lock of a memo, as JSON.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct StoredMemoLock {
-    lease_id: Uuid,
-    fencing_token: i64,
-    resumed: bool,
-}
-
-impl From<StoredMemoLock> for MemoLock {
-    fn from(StoredMemoLock { lease_id, fencing_token, resumed }: StoredMemoLock) -> Self {
-        Self { lease_id, fencing_token, resumed }
-    }
-}
-
 fn remember(connection: &Connection, key: &MemoKey, memo: &Memo) -> Result<()> {
-    let locks: Vec<_> = memo
-        .locks
-        .iter()
-        .map(|&MemoLock { lease_id, fencing_token, resumed }| StoredMemoLock { lease_id, fencing_token, resumed })
-        .collect();
-    let locks = serde_json::to_string(&locks).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
+    let locks = memo::to_text(&memo.locks);
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO request_memos (tenant, owner_id, request_id, fingerprint, locks, created_at)
