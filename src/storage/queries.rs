@@ -2,8 +2,8 @@
 //! a transaction.
 
 use sea_orm::{
-    AccessMode, ColumnTrait, Condition, DatabaseConnection, DbBackend, DbErr, EntityTrait,
-    IsolationLevel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
+    AccessMode, ColumnTrait, Condition, DatabaseConnection, DbBackend, DbErr, EntityTrait, IsolationLevel,
+    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
     sea_query::{BinOper, Expr, ExprTrait},
 };
 use uuid::Uuid;
