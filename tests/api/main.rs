@@ -5,4 +5,7 @@
 
 mod support;
 
+mod expiry;
 mod locking_rules;
+mod races;
+mod refusals;
