@@ -7,5 +7,8 @@ mod support;
 
 mod expiry;
 mod locking_rules;
+mod operations;
 mod races;
 mod refusals;
+mod requests;
+mod routes;
