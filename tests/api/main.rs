@@ -5,10 +5,13 @@
 
 mod support;
 
+mod admin;
 mod expiry;
 mod locking_rules;
 mod operations;
 mod races;
 mod refusals;
 mod requests;
+mod rooms;
 mod routes;
+mod sharing;
