@@ -3,12 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod raw;
 mod support;
 
 mod admin;
+mod bad_bytes;
+mod bad_input;
 mod expiry;
 mod locking_rules;
 mod operations;
+mod outages;
 mod races;
 mod refusals;
 mod requests;
