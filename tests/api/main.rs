@@ -7,9 +7,11 @@ mod raw;
 mod support;
 
 mod admin;
+mod auth;
 mod bad_bytes;
 mod bad_input;
 mod expiry;
+mod limits;
 mod locking_rules;
 mod operations;
 mod outages;
@@ -19,3 +21,4 @@ mod requests;
 mod rooms;
 mod routes;
 mod sharing;
+mod tenants;
