@@ -88,6 +88,7 @@ pub enum Which {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
     pub reason: EndReason,
+    /// Of an expired lock the moment it was due, whenever that was noticed.
     pub at: Timestamp,
 }
 

@@ -3,6 +3,22 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod raw;
 mod support;
 
+mod admin;
+mod auth;
+mod bad_bytes;
+mod bad_input;
+mod expiry;
+mod limits;
 mod locking_rules;
+mod operations;
+mod outages;
+mod races;
+mod refusals;
+mod requests;
+mod rooms;
+mod routes;
+mod sharing;
+mod tenants;

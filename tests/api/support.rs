@@ -112,6 +112,17 @@ impl TestServer {
         self.sweeper.sweep().await.unwrap();
     }
 
+    /// A server that was away for hours: locks that had ended stay ended, and nothing had to beat all that time.
+    pub async fn skip_hours(&self, hours: u64) {
+        self.clock.advance(Duration::from_secs(hours * 3600));
+        life::beat(&self.sweeper.expiry.committer).await;
+    }
+
+    /// The file itself, past the server.
+    pub fn database(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.folder().join("doclock.db")).unwrap()
+    }
+
     pub fn caller(&self, claims: Claims) -> Caller {
         self.bearing(Some(self.token(claims)))
     }
@@ -135,15 +146,29 @@ impl TestServer {
     }
 
     pub fn editor(&self, sub: &str) -> Caller {
-        self.caller(Claims { sub: sub.to_owned(), role: Role::Editor, ..Claims::default() })
+        self.caller(claims(sub, Role::Editor))
     }
 
     pub fn admin(&self) -> Caller {
-        self.caller(Claims { sub: "root".to_owned(), role: Role::Admin, ..Claims::default() })
+        self.caller(claims("root", Role::Admin))
     }
 
     pub fn viewer(&self, sub: &str) -> Caller {
-        self.caller(Claims { sub: sub.to_owned(), ..Claims::default() })
+        self.caller(claims(sub, Role::Viewer))
+    }
+
+    pub fn editor_of(&self, tenant: &str, sub: &str) -> Caller {
+        self.caller(Claims { tenant: Some(tenant.to_owned()), ..claims(sub, Role::Editor) })
+    }
+
+    pub fn admin_of(&self, tenant: &str) -> Caller {
+        self.caller(Claims { tenant: Some(tenant.to_owned()), ..claims("root", Role::Admin) })
+    }
+
+    /// The lock table of the default tenant.
+    pub async fn locks(&self) -> Vec<Value> {
+        let answer = self.admin().get("/api/admin/locks?limit=1000").await.ok();
+        answer["items"].as_array().unwrap().clone()
     }
 
     /// All events, by the log.
@@ -151,6 +176,21 @@ impl TestServer {
         let answer = self.admin().get("/api/admin/events?limit=1000").await.ok();
         answer["items"].as_array().unwrap().clone()
     }
+}
+
+pub fn claims(sub: &str, role: Role) -> Claims {
+    Claims { sub: sub.to_owned(), role, ..Claims::default() }
+}
+
+/// A time of an answer, in milliseconds.
+#[track_caller]
+pub fn millis(time: &Value) -> i64 {
+    chrono::DateTime::parse_from_rfc3339(time.as_str().unwrap()).unwrap().timestamp_millis()
+}
+
+/// How the locks of these events ended, in order.
+pub fn reasons(events: &[Value]) -> Vec<&str> {
+    events.iter().filter_map(|event| event["reason"].as_str()).collect()
 }
 
 #[derive(Clone)]
@@ -169,7 +209,12 @@ impl Caller {
         }
     }
 
-    async fn json(&self, method: Method, path: &str, body: Value) -> Answer {
+    /// The same caller on a connection that stays open, for those who send a lot.
+    pub fn connected(self) -> Self {
+        Self { http: reqwest::Client::new(), ..self }
+    }
+
+    pub async fn json(&self, method: Method, path: &str, body: Value) -> Answer {
         Answer::of(self.request(method, path).json(&body)).await
     }
 

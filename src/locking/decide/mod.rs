@@ -91,7 +91,8 @@ impl Decision {
         note: Option<&Arc<str>>,
         now: Timestamp,
     ) -> Done {
-        self.changes.push(Change::End { lock: lock.clone(), ending: Ending { reason, at: now } });
+        let at = if reason == EndReason::Expired { lock.expires_at } else { now };
+        self.changes.push(Change::End { lock: lock.clone(), ending: Ending { reason, at } });
         self.events.push(Event {
             at: now,
             lock: lock.clone(),

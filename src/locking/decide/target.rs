@@ -56,15 +56,16 @@ pub(super) fn target<'s>(
 /// whether a job has deleted it.
 fn ended(state: &State, key: &DocumentKey, owner: &OwnerId, which: &Which, now: Timestamp) -> Option<EndReason> {
     const DAY_MS: i64 = 86_400_000;
-    let is_overdue = |lock: &&Lock| !lock.is_live(now) && lock.holder.owner == *owner && which.means(lock);
-    if locks_of(state, key).iter().any(|lock| is_overdue(&lock)) {
-        return Some(EndReason::Expired);
-    }
     let memory_ms = match which {
         Which::Lease(_) => state.policy.event_retention_ms,
         Which::Session(_) | Which::Any => DAY_MS.min(state.policy.event_retention_ms),
     };
+    let oldest = now.plus_millis(-memory_ms);
+    let is_overdue = |lock: &Lock| !lock.is_live(now) && lock.holder.owner == *owner && which.means(lock);
+    if locks_of(state, key).iter().any(|lock| is_overdue(lock) && lock.expires_at > oldest) {
+        return Some(EndReason::Expired);
+    }
     let lookup = Lookup { key: key.clone(), owner: owner.clone(), which: which.clone() };
-    let ending = state.endings.get(&lookup).filter(|ending| ending.at > now.plus_millis(-memory_ms));
+    let ending = state.endings.get(&lookup).filter(|ending| ending.at > oldest);
     ending.map(|ending| ending.reason)
 }

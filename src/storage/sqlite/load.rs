@@ -113,6 +113,9 @@ fn memo_of(connection: &Connection, key: &MemoKey) -> Result<Option<Memo>> {
 }
 
 fn ending(connection: &Connection, lookup: &Lookup) -> Result<Option<Ending>> {
+    // As `Ending::at` has it.
+    const ENDED: &str = "SELECT reason, CASE reason WHEN 'expired' THEN body ->> 'expires_at' ELSE at END FROM events
+         WHERE kind = 'DocumentUnlocked' AND tenant = ?1 AND room = ?2 AND document = ?3 AND owner_id = ?4";
     let Lookup { key, owner, which } = lookup;
     let name = (key.tenant.as_str(), key.room.as_str(), key.document.as_str(), owner.as_str());
     let read = |row: &Row<'_>| {
@@ -121,26 +124,19 @@ fn ending(connection: &Connection, lookup: &Lookup) -> Result<Option<Ending>> {
         let reason = EndReason::from_name(&reason).unwrap_or(EndReason::Revoked);
         Ok(Ending { reason, at: Timestamp::from_millis(row.get(1)?) })
     };
-    let by_lease = "SELECT reason, at FROM events
-         WHERE kind = 'DocumentUnlocked' AND lease_id = ?5 AND tenant = ?1 AND room = ?2 AND document = ?3 AND owner_id = ?4";
-    let by_session = "SELECT reason, at FROM events
-         WHERE kind = 'DocumentUnlocked' AND tenant = ?1 AND room = ?2 AND document = ?3 AND owner_id = ?4 AND session_id = ?5
-         ORDER BY sequence DESC LIMIT 1";
-    let by_owner = "SELECT reason, at FROM events
-         WHERE kind = 'DocumentUnlocked' AND tenant = ?1 AND room = ?2 AND document = ?3 AND owner_id = ?4
-         ORDER BY sequence DESC LIMIT 1";
     match which {
         Which::Lease(lease_id) => connection
-            .prepare_cached(by_lease)?
+            .prepare_cached(&format!("{ENDED} AND lease_id = ?5"))?
             .query_row(params![name.0, name.1, name.2, name.3, lease_id], read)
             .optional(),
         Which::Session(session) => connection
-            .prepare_cached(by_session)?
+            .prepare_cached(&format!("{ENDED} AND session_id = ?5 ORDER BY sequence DESC LIMIT 1"))?
             .query_row(params![name.0, name.1, name.2, name.3, session.as_str()], read)
             .optional(),
-        Which::Any => {
-            connection.prepare_cached(by_owner)?.query_row(params![name.0, name.1, name.2, name.3], read).optional()
-        }
+        Which::Any => connection
+            .prepare_cached(&format!("{ENDED} ORDER BY sequence DESC LIMIT 1"))?
+            .query_row(params![name.0, name.1, name.2, name.3], read)
+            .optional(),
     }
 }
 
