@@ -2,11 +2,13 @@
 //!
 //! Writing: the committer hands batches of commands to a home of storage ([`sqlite::Writer`]), which loads what they
 //! need, has [`batch::Batch`] decide them, saves what changed, appends the events and commits.
-//! Reading: [`queries`], over a pool of its own, sees what is committed and nothing else.
+//! Reading: [`queries`], over a pool of its own, sees what is committed and nothing else. Connections to a file that
+//! is no longer at its path are closed rather than read.
 
 pub mod batch;
 mod entities;
 pub mod event_log;
+mod file;
 pub mod queries;
 pub mod sqlite;
 pub mod stats;
@@ -20,11 +22,12 @@ use std::{
 use migration::{Migrator, MigratorTrait as _};
 use sea_orm::{
     DatabaseConnection, DbErr, EntityTrait, QueryOrder, SqlxSqliteConnector,
-    sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
+    sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions},
 };
 
 use crate::locking::Timestamp;
 use entities::{event, server_life};
+use file::Watch;
 pub use queries::Queries;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,24 +76,32 @@ impl Storage {
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
         let in_use = claim(path)?;
         let open = |error: DbErr| OpenError::Open { path: path.to_owned(), reason: error.to_string() };
+        let unusable = |error: rusqlite::Error| OpenError::Open { path: path.to_owned(), reason: error.to_string() };
+        sqlite::check(path).map_err(unusable)?;
         let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(2));
 
-        let setup = pool(options.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal), 1);
+        let create = options.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
+        let setup = connector(pool(1).connect_lazy_with(create));
         Migrator::up(&setup, None).await.map_err(open)?;
         setup.close().await.map_err(open)?;
-        sqlite::seed(path).map_err(|reason| OpenError::Open { path: path.to_owned(), reason: reason.to_string() })?;
+        sqlite::seed(path).map_err(unusable)?;
 
-        let reads = pool(options.read_only(true), 4);
+        let watch = Watch::new(path);
+        let current = pool(4).before_acquire(move |_, connection| {
+            let is_current = watch.is_current(connection.age);
+            Box::pin(async move { Ok(is_current) })
+        });
+        let reads = connector(current.connect_lazy_with(options.read_only(true)));
         let latest = latest(&reads).await.map_err(open)?;
         Ok(Self { path: path.to_owned(), queries: Queries::new(reads), latest, _in_use: in_use })
     }
 }
 
-fn pool(options: SqliteConnectOptions, connections: u32) -> DatabaseConnection {
-    let pool = SqlitePoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(Duration::from_secs(5))
-        .connect_lazy_with(options);
+fn pool(connections: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(5))
+}
+
+fn connector(pool: SqlitePool) -> DatabaseConnection {
     SqlxSqliteConnector::from_sqlx_sqlite_pool(pool)
 }
 
