@@ -52,7 +52,7 @@ pub enum StartError {
     Key(#[from] KeyError),
     #[error("cannot sign a token: {0}")]
     Token(#[from] TokenError),
-    #[error("setting `jobs.sweep`: {0}")]
+    #[error("setting `jobs.sweep`: must be a cron expression of six fields, such as `0 * * * * *` ({0})")]
     Jobs(#[from] tokio_cron_scheduler::JobSchedulerError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
