@@ -23,7 +23,9 @@ pub struct Answer {
 
 impl Caller {
     pub fn new(base: &str, token: String) -> Self {
-        let http = reqwest::Client::builder().timeout(DEADLINE).build().unwrap();
+        // Idle connections are given up before the server does so: a request into a closing one has no answer.
+        let idle = Duration::from_secs(2);
+        let http = reqwest::Client::builder().timeout(DEADLINE).pool_idle_timeout(idle).build().unwrap();
         Self { base: base.to_owned(), token, http }
     }
 
@@ -61,10 +63,6 @@ impl Caller {
 
     pub async fn extend(&self, document: &str) -> Answer {
         self.send(Method::PUT, &lock_path(document), json!({})).await
-    }
-
-    pub async fn unlock(&self, document: &str) -> Answer {
-        self.send(Method::DELETE, &lock_path(document), json!({})).await
     }
 
     /// The lock as it is read, null if there is none.

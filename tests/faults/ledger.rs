@@ -31,6 +31,8 @@ struct Owner {
     random: u64,
     /// Locked by the last answer. What has been asked since without an answer is in neither state, so it is left out.
     held: BTreeMap<String, Grant>,
+    /// Unlocks without an answer: done or not.
+    unanswered: BTreeMap<String, Grant>,
     /// Every grant ever answered.
     granted: BTreeSet<(String, Grant)>,
 }
@@ -48,6 +50,7 @@ impl Ledger {
             name: format!("owner-{index}"),
             random: index + 1,
             held: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             granted: BTreeSet::new(),
         };
         Self { owners: (0..CLIENTS).map(owner).collect(), log: Vec::new() }
@@ -97,11 +100,15 @@ impl Ledger {
         self.log = log;
     }
 
-    /// Whether the log has nothing that its caller was not told.
+    /// Whether the log has nothing that its caller was not told: a request without an answer was not done either.
     pub fn knows_the_whole_log(&self) -> bool {
         let known: BTreeSet<_> = self.owners.iter().flat_map(|owner| &owner.granted).cloned().collect();
         let (grants, live) = replay(&self.log);
-        let held: BTreeMap<_, _> = self.owners.iter().flat_map(|owner| owner.held.clone()).collect();
+        let held: BTreeMap<_, _> = self
+            .owners
+            .iter()
+            .flat_map(|owner| owner.held.clone().into_iter().chain(owner.unanswered.clone()))
+            .collect();
         grants.into_iter().all(|((document, token), lease)| known.contains(&(document, (lease, token)))) && live == held
     }
 }
@@ -118,8 +125,10 @@ impl Owner {
                 assert_eq!(grant_of(&succeeded(answer)?), grant);
             } else {
                 self.held.remove(&document);
+                self.unanswered.insert(document.clone(), grant);
                 let answer = caller.try_send(Method::DELETE, &path, &named).await?;
                 assert_eq!(succeeded(answer)?["released"], true);
+                self.unanswered.remove(&document);
             }
             return Some(());
         }
