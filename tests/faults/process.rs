@@ -20,7 +20,7 @@ const SECRET: &str = "a secret that only the tests of this process know";
 /// Long past any test, whatever a clock is set to: the year 2096.
 const NEVER: f64 = 4_000_000_000.0;
 /// Nothing here takes this long unless it hangs.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A folder with a database, and how doclock is started on it.
 pub struct Home {
@@ -113,7 +113,7 @@ impl Process {
         // In one piece before anything can fail, so that the child is killed if it does.
         let mut process = Self { base: String::new(), child, output, log };
         let Ok(line) = listens.recv_timeout(DEADLINE) else { panic!("does not listen: {:?}", process.log()) };
-        process.base = line.split_whitespace().last().unwrap().to_owned();
+        line.split_whitespace().last().unwrap().clone_into(&mut process.base);
         process
     }
 
