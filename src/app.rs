@@ -51,7 +51,7 @@ pub enum StartError {
     Key(#[from] KeyError),
     #[error("cannot sign a token: {0}")]
     Token(#[from] TokenError),
-    #[error("setting `jobs.sweep`: {0}")]
+    #[error("setting `jobs.sweep`: must be a cron expression of six fields, such as `0 * * * * *` ({0})")]
     Jobs(#[from] tokio_cron_scheduler::JobSchedulerError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -223,4 +223,43 @@ fn links(
         link("try the API as an editor", "demo", "Demo", Role::Editor)?,
         link("try the API as an admin", "admin", "Admin", Role::Admin)?,
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::settings::{DatabaseUrl, Sources};
+
+    async fn app(folder: &Path) -> App {
+        let mut settings = Settings::load(&Sources::default()).unwrap();
+        settings.server.listen = "127.0.0.1:0".parse().unwrap();
+        settings.database.url = DatabaseUrl::Sqlite(folder.join("doclock.db"));
+        App::start(settings, Options { http_workers: Some(1), ..Options::default() }).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_committer_that_ends_by_itself_stops_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let app = app(folder.path()).await;
+        app.api.committer.stop().await;
+        let crash = app.run(std::future::pending()).await.unwrap_err();
+        assert_eq!(crash.to_string(), "the committer has crashed");
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_panics_stops_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut app = app(folder.path()).await;
+        app.workers.spawn(async { panic!("a test's worker") });
+        let crash = app.run(std::future::pending()).await.unwrap_err();
+        assert_eq!(crash.to_string(), "a worker has crashed");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_told_to_stop_has_not_crashed() {
+        let folder = tempfile::tempdir().unwrap();
+        app(folder.path()).await.run(std::future::ready(())).await.unwrap();
+    }
 }

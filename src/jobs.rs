@@ -26,7 +26,7 @@ impl Sweeper {
 
 /// Runs until the scheduler is shut down. A bad `cron` is told even if nothing is to run.
 pub async fn start(sweeper: Sweeper, cron: &str, runs: bool) -> Result<JobScheduler, JobSchedulerError> {
-    let scheduler = JobScheduler::new().await?;
+    // First: a scheduler that is dropped again complains in the log.
     let job = Job::new_async(cron, move |_, _| {
         let sweeper = sweeper.clone();
         Box::pin(async move {
@@ -35,6 +35,7 @@ pub async fn start(sweeper: Sweeper, cron: &str, runs: bool) -> Result<JobSchedu
             }
         })
     })?;
+    let scheduler = JobScheduler::new().await?;
     if runs {
         scheduler.add(job).await?;
         scheduler.start().await?;

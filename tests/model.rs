@@ -1,7 +1,7 @@
 //! Random histories against a small model that was written without looking at the rules' code, and the same history in
 //! any batching against one command at a time. On both databases.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 #[path = "support/postgres.rs"]
 mod postgres;
@@ -227,7 +227,7 @@ impl Subject {
         let clock = ManualClock::starting_at(Timestamp::from_millis(1_800_000_000_000));
         let life = Arc::new(Life::new(clock.now()));
         let policy = Policy::default();
-        let mut writer = storage.writer(policy, Clock::manual(clock.clone()), life).unwrap();
+        let writer = storage.writer(policy, Clock::manual(clock.clone()), life).unwrap();
         Self { writer, clock, storage, _folder: folder }
     }
 

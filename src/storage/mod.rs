@@ -125,7 +125,9 @@ impl Storage {
 
     pub fn writer(&self, policy: Policy, clock: Clock, life: Arc<Life>) -> io::Result<Writer> {
         Ok(match &self.home {
-            Home::Sqlite { path, .. } => Writer::Sqlite(sqlite::Writer::new(path.clone(), policy, clock, life)),
+            Home::Sqlite { path, .. } => {
+                Writer::Sqlite(Box::new(sqlite::Writer::new(path.clone(), policy, clock, life)))
+            }
             Home::Postgres { options, .. } => {
                 Writer::Postgres(Box::new(postgres::Writer::new((**options).clone(), policy, clock, life)?))
             }
@@ -136,7 +138,7 @@ impl Storage {
 /// Writes batches, on a thread of its own.
 #[derive(Debug)]
 pub enum Writer {
-    Sqlite(sqlite::Writer),
+    Sqlite(Box<sqlite::Writer>),
     Postgres(Box<postgres::Writer>),
 }
 

@@ -231,14 +231,11 @@ impl Queries {
     }
 
     pub(super) async fn snapshot(&self) -> Result<sea_orm::DatabaseTransaction, DbErr> {
-        match self.backend() {
-            // A transaction there sees one moment by itself, and has no such settings.
-            DbBackend::Sqlite => self.reads.begin().await,
-            _ => {
-                let one_moment = Some(IsolationLevel::RepeatableRead);
-                self.reads.begin_with_config(one_moment, Some(AccessMode::ReadOnly)).await
-            }
+        // A transaction of SQLite sees one moment by itself, and has no such settings.
+        if self.backend() == DbBackend::Sqlite {
+            return self.reads.begin().await;
         }
+        self.reads.begin_with_config(Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly)).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! The API over real HTTP: each test has a server of its own on a free port, with its own database and a clock that
 //! moves when the test says so.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod raw;
 mod support;

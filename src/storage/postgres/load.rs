@@ -181,10 +181,12 @@ async fn ending(connection: &mut PgConnection, lookup: &Lookup) -> Result<Option
         Which::Session(session) => (None, Some(session.as_str())),
         Which::Any => (None, None),
     };
-    let by_lease = "SELECT reason, at FROM events
+    // The moment is as `Ending::at` has it. A lease has at most one end.
+    let by_lease = "SELECT reason, CASE reason WHEN 'expired' THEN (body::json ->> 'expires_at')::bigint ELSE at END FROM events
          WHERE kind = 'DocumentUnlocked' AND lease_id = $5 AND tenant = $1 AND room = $2 AND document = $3 AND owner_id = $4
            AND $6::text IS NULL";
-    let by_owner = "SELECT reason, at FROM events
+    let by_owner =
+        "SELECT reason, CASE reason WHEN 'expired' THEN (body::json ->> 'expires_at')::bigint ELSE at END FROM events
          WHERE kind = 'DocumentUnlocked' AND tenant = $1 AND room = $2 AND document = $3 AND owner_id = $4
            AND $5::uuid IS NULL AND ($6::text IS NULL OR session_id = $6)
          ORDER BY sequence DESC LIMIT 1";

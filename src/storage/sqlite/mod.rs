@@ -3,8 +3,10 @@
 //! rusqlite with cached statements rather than sea-orm: half the time per command (docs/decisions).
 //!
 //! After an error that is not one command's own, the connection is dropped and the next batch opens a new one: a file
-//! that was locked, full, broken or away is served again as soon as it is there.
+//! that was locked, full, broken or away is served again as soon as it is there. A file that is not where it was is
+//! neither written nor read any more: what would be answered from it is gone once another one takes its place.
 
+mod file;
 mod load;
 mod save;
 
@@ -17,10 +19,10 @@ use std::{
 };
 
 use migration::{Migrator, MigratorTrait as _};
-use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig, params};
 use sea_orm::{
     DatabaseConnection, SqlxSqliteConnector,
-    sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
+    sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions},
 };
 
 use super::{
@@ -36,6 +38,7 @@ use crate::{
         names::{OwnerId, TenantId},
     },
 };
+use file::{FileId, Watch};
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The larger the log may grow before it is copied back, the fewer commits wait for that copy: at a million locks
@@ -49,20 +52,33 @@ const READERS: u32 = 4;
 pub(super) async fn open(path: &Path) -> Result<(DatabaseConnection, File), OpenError> {
     let in_use = claim(path)?;
     let failed = |reason: &dyn std::fmt::Display| OpenError::Open { path: path.to_owned(), reason: reason.to_string() };
+    check(path).map_err(|error| failed(&error))?;
     let options = SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT);
-    let setup = pool(options.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal), 1);
+    let create = options.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
+    let setup = connector(pool(1).connect_lazy_with(create));
     Migrator::up(&setup, None).await.map_err(|error| failed(&error))?;
     setup.close().await.map_err(|error| failed(&error))?;
     seed(path).map_err(|error| failed(&error))?;
-    Ok((pool(options.read_only(true), READERS), in_use))
+
+    let watch = Watch::new(path);
+    let current = pool(READERS).before_acquire(move |_, connection| {
+        let is_current = watch.is_current(connection.age);
+        Box::pin(async move { Ok(is_current) })
+    });
+    Ok((connector(current.connect_lazy_with(options.read_only(true))), in_use))
 }
 
-fn pool(options: SqliteConnectOptions, connections: u32) -> DatabaseConnection {
-    let pool = SqlitePoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(Duration::from_secs(5))
-        .connect_lazy_with(options);
+fn pool(connections: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(5))
+}
+
+fn connector(pool: SqlitePool) -> DatabaseConnection {
     SqlxSqliteConnector::from_sqlx_sqlite_pool(pool)
+}
+
+/// Whether an existing file can be read, found out without touching it.
+fn check(path: &Path) -> Result<(), rusqlite::Error> {
+    if path.exists() { connect(path).map(drop) } else { Ok(()) }
 }
 
 fn claim(path: &Path) -> Result<File, OpenError> {
@@ -94,6 +110,8 @@ fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    // Whatever is in place of a broken file must not swallow the log, which is all that is left of the last commits.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
@@ -115,6 +133,7 @@ pub struct Writer {
 #[derive(Debug)]
 struct Open {
     connection: Connection,
+    file: Option<FileId>,
     last_alive: Timestamp,
     token_floor: i64,
     sequence: i64,
@@ -168,7 +187,8 @@ impl Writer {
     }
 
     fn open(&mut self) -> Result<(&mut Open, &Clock, Policy), StorageError> {
-        if self.open.is_none() {
+        if self.open.as_ref().is_none_or(|open| open.file != file::id(&self.path)) {
+            self.open = None;
             self.open = Some(Open::new(&self.path).map_err(|error| StorageError::Unavailable(error.to_string()))?);
         }
         match &mut self.open {
@@ -180,6 +200,8 @@ impl Writer {
 
 impl Open {
     fn new(path: &Path) -> Result<Self, rusqlite::Error> {
+        // Before it is opened: if it is replaced in between, the next batch sees that.
+        let file = file::id(path);
         let connection = connect(path)?;
         let (sequence, token_floor) =
             connection
@@ -187,7 +209,7 @@ impl Open {
         let last_alive = connection.query_row("SELECT last_alive FROM server_life", [], |row| row.get(0))?;
         let owner_locks = load::owner_locks(&connection)?;
         let last_alive = Timestamp::from_millis(last_alive);
-        Ok(Self { connection, last_alive, token_floor, sequence, owner_locks })
+        Ok(Self { connection, file, last_alive, token_floor, sequence, owner_locks })
     }
 
     fn commit(

@@ -1,0 +1,64 @@
+//! Which file is at the database's path. An open connection follows its file wherever that is moved; whoever looks at
+//! the path sees that it has gone, or that another one has taken its place.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::clock::Stopwatch;
+
+/// Device and inode. Not used again for another file while a connection holds this one open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId(u64, u64);
+
+pub fn id(path: &Path) -> Option<FileId> {
+    let metadata = fs::metadata(path).ok()?;
+    Some(FileId(metadata.dev(), metadata.ino()))
+}
+
+/// Tells connections to the file that is there from those to one that was.
+#[derive(Debug)]
+pub struct Watch {
+    path: PathBuf,
+    seen: Mutex<(Option<FileId>, Stopwatch)>,
+}
+
+impl Watch {
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), seen: Mutex::new((id(path), Stopwatch::start())) }
+    }
+
+    /// Whether a connection of this age has been opened since the file was last seen to change.
+    pub fn is_current(&self, age: Duration) -> bool {
+        let found = id(&self.path);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.0 != found {
+            *seen = (found, Stopwatch::start());
+        }
+        found.is_some() && age <= seen.1.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_current_until_its_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("a"), folder.path().join("b"));
+        fs::write(&path, "").unwrap();
+        fs::write(&other, "").unwrap();
+        let watch = Watch::new(&path);
+        assert!(watch.is_current(Duration::ZERO));
+        fs::rename(&other, &path).unwrap();
+        assert!(!watch.is_current(Duration::from_hours(1)));
+        assert!(watch.is_current(Duration::ZERO));
+        fs::remove_file(&path).unwrap();
+        assert!(!watch.is_current(Duration::ZERO));
+    }
+}

@@ -1,0 +1,189 @@
+//! What callers were told, and whether a server still knows it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::{
+    caller::{Answer, Caller, lock_path},
+    process::Process,
+};
+
+const CLIENTS: u64 = 8;
+const DOCUMENTS: u64 = 40;
+const LONG_TTL: u32 = 300;
+
+/// Identity of a grant: lease and token.
+type Grant = (String, i64);
+
+/// What one owner was told of its locks.
+#[derive(Debug)]
+struct Owner {
+    name: String,
+    random: u64,
+    /// Locked by the last answer. What has been asked since without an answer is in neither state, so it is left out.
+    held: BTreeMap<String, Grant>,
+    /// Unlocks without an answer: done or not.
+    unanswered: BTreeMap<String, Grant>,
+    /// Every grant ever answered.
+    granted: BTreeSet<(String, Grant)>,
+}
+
+/// Several owners who lock, extend and unlock at random.
+#[derive(Debug)]
+pub struct Ledger {
+    owners: Vec<Owner>,
+    log: Vec<Value>,
+}
+
+impl Ledger {
+    pub fn new() -> Self {
+        let owner = |index| Owner {
+            name: format!("owner-{index}"),
+            random: index + 1,
+            held: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
+            granted: BTreeSet::new(),
+        };
+        Self { owners: (0..CLIENTS).map(owner).collect(), log: Vec::new() }
+    }
+
+    pub fn granted(&self) -> usize {
+        self.owners.iter().map(|owner| owner.granted.len()).sum()
+    }
+
+    /// Works on the process until its connections break, or until told.
+    pub async fn load(mut self, process: &Process, during: impl Future<Output = ()>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        for mut owner in self.owners.drain(..) {
+            let (caller, stop) = (process.editor(&owner.name), Arc::clone(&stop));
+            tasks.spawn(async move {
+                while !stop.load(Ordering::Acquire) && owner.act(&caller).await.is_some() {}
+                owner
+            });
+        }
+        during.await;
+        stop.store(true, Ordering::Release);
+        self.owners = tasks.join_all().await;
+        self
+    }
+
+    /// Everything that was answered is there, the log is whole, and it tells the same as the lock table.
+    pub async fn check(&mut self, process: &Process) {
+        for owner in &self.owners {
+            let caller = process.editor(&owner.name);
+            for (document, grant) in &owner.held {
+                assert_eq!(grant_of(&caller.read(document).await), *grant, "{document} of {}", owner.name);
+            }
+        }
+        let log = process.admin().events().await;
+        for (expected, event) in (1_i64..).zip(&log) {
+            assert_eq!(event["sequence"], expected);
+        }
+        assert!(log.len() >= self.log.len() && log[..self.log.len()] == self.log[..], "what was logged has changed");
+        let (grants, live) = replay(&log);
+        for (document, grant) in self.owners.iter().flat_map(|owner| &owner.granted) {
+            assert_eq!(grants.get(&(document.clone(), grant.1)), Some(&grant.0), "{document}");
+        }
+        let table = process.admin().locks().await;
+        let table: BTreeMap<_, _> = table.iter().map(|lock| (text(lock, "document"), grant_of(lock))).collect();
+        assert_eq!(table, live);
+        self.log = log;
+    }
+
+    /// Whether the log has nothing that its caller was not told: a request without an answer was not done either.
+    pub fn knows_the_whole_log(&self) -> bool {
+        let known: BTreeSet<_> = self.owners.iter().flat_map(|owner| &owner.granted).cloned().collect();
+        let (grants, live) = replay(&self.log);
+        let held: BTreeMap<_, _> = self
+            .owners
+            .iter()
+            .flat_map(|owner| owner.held.clone().into_iter().chain(owner.unanswered.clone()))
+            .collect();
+        grants.into_iter().all(|((document, token), lease)| known.contains(&(document, (lease, token)))) && live == held
+    }
+}
+
+impl Owner {
+    /// One request; `None` if the connection broke before its answer.
+    async fn act(&mut self, caller: &Caller) -> Option<()> {
+        let document = format!("document-{}", self.random(DOCUMENTS));
+        let path = lock_path(&document);
+        if let Some(grant) = self.held.get(&document).cloned() {
+            let named = json!({ "lease_id": grant.0 });
+            if self.random(3) == 0 {
+                let answer = caller.try_send(Method::PUT, &path, &named).await?;
+                assert_eq!(grant_of(&succeeded(answer)?), grant);
+            } else {
+                self.held.remove(&document);
+                self.unanswered.insert(document.clone(), grant);
+                let answer = caller.try_send(Method::DELETE, &path, &named).await?;
+                assert_eq!(succeeded(answer)?["released"], true);
+                self.unanswered.remove(&document);
+            }
+            return Some(());
+        }
+        let wish = json!({ "ttl_seconds": LONG_TTL, "session_id": self.name });
+        let answer = caller.try_send(Method::POST, &path, &wish).await?;
+        if answer.status != 409 {
+            let grant = grant_of(&succeeded(answer)?);
+            self.granted.insert((document.clone(), grant.clone()));
+            self.held.insert(document, grant);
+        }
+        Some(())
+    }
+
+    /// xorshift: the same load in every run.
+    fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below
+    }
+}
+
+/// The body of a success; `None` from a server that is stopping, which has done nothing.
+fn succeeded(answer: Answer) -> Option<Value> {
+    if answer.status == 503 {
+        answer.is_unavailable(&["DRAINING"]);
+        return None;
+    }
+    Some(answer.ok())
+}
+
+/// All grants by document and token, and the locks that live after the last event. Tokens count up from 1 without gap.
+fn replay(log: &[Value]) -> (BTreeMap<(String, i64), String>, BTreeMap<String, Grant>) {
+    let (mut grants, mut live) = (BTreeMap::new(), BTreeMap::new());
+    let mut last: BTreeMap<String, i64> = BTreeMap::new();
+    for event in log {
+        let (document, grant) = (text(event, "document"), grant_of(event));
+        if event["type"] == "DocumentLocked" {
+            let token = last.entry(document.clone()).or_default();
+            *token += 1;
+            assert_eq!(grant.1, *token, "{event:#}");
+            grants.insert((document.clone(), grant.1), grant.0.clone());
+            assert_eq!(live.insert(document, grant), None, "{event:#}");
+        } else {
+            assert_eq!(live.remove(&document), Some(grant), "{event:#}");
+        }
+    }
+    (grants, live)
+}
+
+fn grant_of(lock: &Value) -> Grant {
+    assert!(lock.is_object(), "not a lock: {lock}");
+    (text(lock, "lease_id"), lock["fencing_token"].as_i64().unwrap())
+}
+
+fn text(value: &Value, field: &str) -> String {
+    value[field].as_str().unwrap().to_owned()
+}

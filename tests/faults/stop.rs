@@ -1,0 +1,81 @@
+//! SIGTERM.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::{
+    caller::{Caller, eventually},
+    ledger::Ledger,
+    process::{Home, write_lock},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigterm_under_load_leaves_nothing_done_without_an_answer() {
+    let home = Home::new();
+    let mut process = home.start();
+    let mut ledger = Ledger::new()
+        .load(&process, async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            process.signal("TERM");
+        })
+        .await;
+    assert_eq!(process.wait().code(), Some(0), "{:?}", process.log());
+    let process = home.start();
+    ledger.check(&process).await;
+    assert!(ledger.granted() > 0);
+    assert!(ledger.knows_the_whole_log(), "something was done that its caller was not told");
+}
+
+#[tokio::test]
+async fn requests_that_wait_for_the_database_at_sigterm_are_answered() {
+    const REQUESTS: usize = 20;
+    let home = Home::new();
+    let mut process = home.start();
+    let (waiting, editor, admin) = (write_lock(&home), process.editor("alice"), process.admin());
+    let lock = |index: usize| {
+        let editor = editor.clone();
+        tokio::spawn(async move { editor.lock(&format!("document-{index}"), 300).await })
+    };
+    let mut requests = vec![lock(0)];
+    // A sign of life and the first request: one of them is being committed, the other waits.
+    eventually("the committer is busy", async || (queued(&admin).await >= 1).then_some(())).await;
+    requests.extend((1..REQUESTS).map(lock));
+    eventually("all of them wait", async || {
+        (queued(&admin).await >= REQUESTS || requests[0].is_finished()).then_some(())
+    })
+    .await;
+    process.signal("TERM");
+    not_ready(&admin).await;
+    drop(waiting);
+    let mut granted = 0;
+    for request in requests {
+        let answer = request.await.unwrap();
+        granted += usize::from(answer.is_ok());
+        if !answer.is_ok() {
+            answer.is_unavailable(&["OUTCOME_UNKNOWN"]);
+        }
+    }
+    assert_eq!(process.wait().code(), Some(0), "{:?}", process.log());
+    assert_eq!(home.start().admin().locks().await.len(), granted);
+}
+
+async fn queued(admin: &Caller) -> usize {
+    let metrics = admin.get("/metrics").await.body;
+    let depth = metrics.as_str().unwrap().lines().find_map(|line| line.strip_prefix("doclock_queue_depth "));
+    depth.unwrap().parse().unwrap()
+}
+
+/// By an answer over the connection it has, or by a listener that is gone, which says the same.
+async fn not_ready(admin: &Caller) {
+    eventually("not ready", async || match admin.try_send(Method::GET, "/readyz", &Value::Null).await {
+        Some(answer) if answer.is_ok() => None,
+        Some(answer) => {
+            answer.is_unavailable(&["DRAINING", "OUTCOME_UNKNOWN"]);
+            Some(())
+        }
+        None => Some(()),
+    })
+    .await;
+}
