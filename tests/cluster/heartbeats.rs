@@ -10,7 +10,7 @@ use doclock::{
     settings::{DatabaseUrl, Settings, Sources},
 };
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -28,6 +28,11 @@ fn check(heartbeat: &Answer, lock: &Answer, what: &str) {
     assert!(heartbeat.is_ok() || heartbeat.body["code"] == "LEASE_EXPIRED", "{both}");
     assert!(lock.is_ok() || lock.body["code"] == "LOCK_HELD", "{both}");
     assert!(!(heartbeat.is_ok() && lock.is_ok()), "{both}");
+}
+
+async fn extend(caller: &Caller, lock: &Value) -> Answer {
+    let path = lock_path(lock["document"].as_str().unwrap());
+    caller.send(Method::PUT, &path, json!({ "lease_id": lock["lease_id"] })).await
 }
 
 /// A server in this process whose database clock is the test's.
@@ -58,18 +63,18 @@ async fn in_the_millisecond_of_expiry_a_heartbeat_and_a_lock_never_both_succeed(
     let (mut extended, mut taken) = (0, 0);
     for round in 0..ROUNDS {
         let document = format!("document-{}", round % 7);
-        alice.lock(&document, 1).await.ok();
+        let held = alice.lock(&document, 1).await.ok();
         clock.advance(Duration::from_millis(999));
         // Later and later, so that the step falls into different moments of both.
         let step = async {
             tokio::time::sleep(Duration::from_micros(u64::from(round % 40) * 100)).await;
             clock.advance(Duration::from_millis(1));
         };
-        let (heartbeat, lock, ()) = tokio::join!(alice.extend(&document), bob.lock(&document, 1), step);
+        let (heartbeat, lock, ()) = tokio::join!(extend(&alice, &held), bob.lock(&document, 1), step);
         check(&heartbeat, &lock, &document);
         extended += u32::from(heartbeat.is_ok());
         taken += u32::from(lock.is_ok());
-        let (holder, _) = if lock.is_ok() { (&bob, ()) } else { (&alice, ()) };
+        let holder = if lock.is_ok() { &bob } else { &alice };
         holder.send(Method::DELETE, &lock_path(&document), json!({})).await;
     }
     assert!(extended > 0 && taken > 0, "always the same one: {extended} extended, {taken} taken");
@@ -85,11 +90,11 @@ async fn at_the_moment_of_expiry_a_heartbeat_and_a_lock_never_both_succeed() {
         let (alice, bob) = (alice.clone(), bob.clone());
         rounds.spawn(async move {
             let document = format!("document-{index}");
-            let lock = alice.lock(&document, 1).await.ok();
-            let left = lock["expires_in_ms"].as_u64().unwrap();
+            let held = alice.lock(&document, 1).await.ok();
+            let left = held["expires_in_ms"].as_u64().unwrap();
             // From 20 ms before expiry to 20 ms after.
             tokio::time::sleep(Duration::from_millis(left - 20 + index % 41)).await;
-            let (heartbeat, lock) = tokio::join!(alice.extend(&document), bob.lock(&document, 5));
+            let (heartbeat, lock) = tokio::join!(extend(&alice, &held), bob.lock(&document, 5));
             check(&heartbeat, &lock, &document);
         });
     }

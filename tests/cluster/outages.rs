@@ -125,21 +125,20 @@ async fn is_away(alice: &Caller) {
     alice.get("/api/documents/room/kept/lock").await.is_unavailable(AWAY);
 }
 
-/// Holds every connection that the database allows, so that the servers have none.
+/// Holds every connection that the database allows. The servers stand still meanwhile, or they would be quicker.
 async fn take_all_connections(servers: &Servers) -> Vec<PgConnection> {
+    servers.all().iter().for_each(|process| process.signal("STOP"));
+    servers.terminate_connections().await;
     let mut taken = vec![connect(&servers.url).await];
     eventually("the servers have no connection", async || {
         while let Ok(connection) = PgConnection::connect(&servers.url).await {
             taken.push(connection);
         }
-        let ended: i64 = query_scalar(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'doclock'",
-        )
-        .fetch_one(&mut taken[0])
-        .await
-        .unwrap();
-        (ended == 0).then_some(())
+        let theirs = query_scalar("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'doclock'");
+        let theirs: i64 = theirs.fetch_one(&mut taken[0]).await.unwrap();
+        (theirs == 0).then_some(())
     })
     .await;
+    servers.all().iter().for_each(|process| process.signal("CONT"));
     taken
 }

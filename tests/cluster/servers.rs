@@ -41,9 +41,12 @@ impl Servers {
         self.processes.iter().map(|process| process.editor(sub)).collect()
     }
 
-    pub async fn sql(&self, statement: &str) {
+    /// Statements separated by semicolons, each in a transaction of its own.
+    pub async fn sql(&self, statements: &str) {
         let mut connection = connect(&self.url).await;
-        connection.execute(AssertSqlSafe(statement)).await.unwrap();
+        for statement in statements.split(';') {
+            connection.execute(AssertSqlSafe(statement)).await.unwrap();
+        }
     }
 
     /// Ends every connection that a server has to the database.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod caller;
+#[allow(dead_code, reason = "shared with the tests of several servers")]
 mod ledger;
 mod process;
 
