@@ -46,6 +46,12 @@ pub enum StorageError {
     /// Nothing happened, and nothing will until the database is back.
     #[error("database unavailable: {0}")]
     Unavailable(String),
+    /// The database has lost what this process has seen in it: to go on would give out its tokens again.
+    #[error(
+        "the log ends at {found}, but this server has seen {known}: the database was restored or failed over. \
+         Stop all servers, run `doclock new-epoch`, start them again"
+    )]
+    Rewound { known: String, found: String },
 }
 
 impl From<DbErr> for StorageError {

@@ -24,11 +24,12 @@ use sea_orm::{
     DatabaseConnection, SqlxSqliteConnector,
     sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions},
 };
+use uuid::Uuid;
 
 use super::{
     OpenError, StorageError,
     batch::{Batch, Committed},
-    event_log::random_epoch,
+    event_log::{Head, KnownHead, random_epoch},
 };
 use crate::{
     clock::Clock,
@@ -127,6 +128,7 @@ pub struct Writer {
     clock: Clock,
     life: Arc<Life>,
     open: Option<Open>,
+    known: KnownHead,
 }
 
 /// A connection, and what its thread knows of the rows because nobody else writes them.
@@ -136,13 +138,14 @@ struct Open {
     file: Option<FileId>,
     last_alive: Timestamp,
     token_floor: i64,
+    epoch: Uuid,
     sequence: i64,
     owner_locks: HashMap<(TenantId, OwnerId), u32>,
 }
 
 impl Writer {
     pub fn new(path: PathBuf, policy: Policy, clock: Clock, life: Arc<Life>) -> Self {
-        Self { path, policy, clock, life, open: None }
+        Self { path, policy, clock, life, open: None, known: KnownHead::default() }
     }
 
     /// All commands in one transaction, or none.
@@ -151,6 +154,9 @@ impl Writer {
         match result {
             Ok((committed, last_alive)) => {
                 self.life.seen(last_alive);
+                if let Some(open) = &self.open {
+                    self.known.wrote(open.sequence);
+                }
                 Ok(committed)
             }
             Err(error) => {
@@ -189,7 +195,9 @@ impl Writer {
     fn open(&mut self) -> Result<(&mut Open, &Clock, Policy), StorageError> {
         if self.open.as_ref().is_none_or(|open| open.file != file::id(&self.path)) {
             self.open = None;
-            self.open = Some(Open::new(&self.path).map_err(|error| StorageError::Unavailable(error.to_string()))?);
+            let open = Open::new(&self.path).map_err(|error| StorageError::Unavailable(error.to_string()))?;
+            self.known.sees(Head { epoch: open.epoch, sequence: open.sequence })?;
+            self.open = Some(open);
         }
         match &mut self.open {
             Some(open) => Ok((open, &self.clock, self.policy)),
@@ -203,13 +211,14 @@ impl Open {
         // Before it is opened: if it is replaced in between, the next batch sees that.
         let file = file::id(path);
         let connection = connect(path)?;
-        let (sequence, token_floor) =
-            connection
-                .query_row("SELECT sequence, token_floor FROM log_head", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (epoch, sequence, token_floor) =
+            connection.query_row("SELECT epoch, sequence, token_floor FROM log_head", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
         let last_alive = connection.query_row("SELECT last_alive FROM server_life", [], |row| row.get(0))?;
         let owner_locks = load::owner_locks(&connection)?;
         let last_alive = Timestamp::from_millis(last_alive);
-        Ok(Self { connection, file, last_alive, token_floor, sequence, owner_locks })
+        Ok(Self { connection, file, last_alive, token_floor, epoch, sequence, owner_locks })
     }
 
     fn commit(
@@ -234,7 +243,8 @@ impl Open {
         self.last_alive = last_alive;
         self.sequence += i64::try_from(batch.events.len()).unwrap_or_default();
         self.count(&batch.changes);
-        Ok((Committed { events: batch.events.len(), outcomes: batch.outcomes }, last_alive))
+        let committed = Committed { events: batch.events.len(), outcomes: batch.outcomes, ..Committed::default() };
+        Ok((committed, last_alive))
     }
 
     /// Everything between BEGIN and COMMIT. Answers the last sign of life as the rows have it.
