@@ -8,6 +8,7 @@ pub mod batch;
 mod entities;
 pub mod event_log;
 mod memo;
+mod new_epoch;
 mod postgres;
 pub mod queries;
 mod sqlite;
@@ -30,7 +31,9 @@ use crate::{
 };
 use batch::Committed;
 use entities::{event, server_life};
+pub use new_epoch::{NewEpoch, NewEpochError, new_epoch};
 pub use queries::Queries;
+pub use sqlite::backup::{BackupError, backup};
 
 /// A ticket in a waiting line lives this long without its server.
 const TICKET_MS: i64 = 15_000;

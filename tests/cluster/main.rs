@@ -16,6 +16,7 @@ mod process;
 mod servers;
 
 mod clock;
+mod epoch;
 mod freeze;
 mod heartbeats;
 mod kill;

@@ -32,6 +32,11 @@ impl Servers {
         self.home.start()
     }
 
+    /// `doclock` with these arguments: code, standard output, standard error.
+    pub fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        self.home.run(arguments)
+    }
+
     pub fn all(&self) -> Vec<&Process> {
         self.processes.iter().collect()
     }

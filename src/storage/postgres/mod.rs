@@ -81,7 +81,7 @@ fn failed(error: sqlx::Error) -> DbErr {
     DbErr::Conn(RuntimeErr::SqlxError(Arc::new(error)))
 }
 
-fn pool(options: PgConnectOptions, connections: u32) -> DatabaseConnection {
+pub(super) fn pool(options: PgConnectOptions, connections: u32) -> DatabaseConnection {
     let pool = PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(Duration::from_secs(3))

@@ -6,6 +6,7 @@
 //! that was locked, full, broken or away is served again as soon as it is there. A file that is not where it was is
 //! neither written nor read any more: what would be answered from it is gone once another one takes its place.
 
+pub mod backup;
 mod file;
 mod load;
 mod save;
@@ -67,6 +68,12 @@ pub(super) async fn open(path: &Path) -> Result<(DatabaseConnection, File), Open
         Box::pin(async move { Ok(is_current) })
     });
     Ok((connector(current.connect_lazy_with(options.read_only(true))), in_use))
+}
+
+/// For those who have the claim.
+pub(super) fn writable(path: &Path) -> DatabaseConnection {
+    let options = SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT);
+    connector(pool(1).connect_lazy_with(options))
 }
 
 fn pool(connections: u32) -> SqlitePoolOptions {
