@@ -164,17 +164,13 @@ impl Worker {
 
     fn answer(&self, mut committed: Committed, replies: impl Iterator<Item = Reply>) {
         for (position, (reply, outcome)) in replies.zip(committed.outcomes).enumerate() {
+            let answer = committed.failed.remove(&position).map_or(Ok(outcome), Err);
+            match &answer {
+                Ok(outcome) => self.contention.note(outcome),
+                Err(error) => tracing::error!(%error, "heartbeat not committed"),
+            }
             // A caller that has gone away does not undo what was committed.
-            let _ = reply.send(match committed.failed.remove(&position) {
-                Some(error) => {
-                    tracing::error!(%error, "heartbeat not committed");
-                    Err(error)
-                }
-                None => {
-                    self.contention.note(&outcome);
-                    Ok(outcome)
-                }
-            });
+            let _ = reply.send(answer);
         }
     }
 

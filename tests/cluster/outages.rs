@@ -9,6 +9,7 @@ use crate::{
     caller::{Caller, eventually},
     ledger::Ledger,
     postgres::{Cluster, new_database},
+    process::run,
     servers::{Servers, connect},
 };
 
@@ -83,6 +84,29 @@ async fn connections_that_are_ended_in_a_storm_lose_nothing() {
     .await;
 }
 
+/// It neither answers nor hangs up: its side of the connections stands still, maybe with rows locked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_hangs_is_answered_for_and_served_again() {
+    let servers = Servers::start(new_database(), 2);
+    let ledger = under_load(&servers, async {
+        let mut connection = connect(&servers.url).await;
+        let backends = query_scalar(
+            "SELECT pid::text FROM pg_stat_activity
+             WHERE application_name = 'doclock' AND datname = current_database()",
+        );
+        let backends: Vec<String> = backends.fetch_all(&mut connection).await.unwrap();
+        let signal = |name: &str| backends.iter().for_each(|pid| drop(run("kill", &[name, pid])));
+        signal("-STOP");
+        for caller in servers.editors("alice") {
+            let answer = caller.lock("other", 10).await;
+            assert!([200, 409, 503].contains(&answer.status), "{:#}", answer.body);
+        }
+        signal("-CONT");
+    })
+    .await;
+    assert!(ledger.unavailable() > 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_turns_read_only_answers_503_until_it_can_be_written_again() {
     let servers = Servers::start(new_database(), 2);
@@ -131,7 +155,7 @@ async fn take_all_connections(servers: &Servers) -> Vec<PgConnection> {
     servers.terminate_connections().await;
     let mut taken = vec![connect(&servers.url).await];
     eventually("the servers have no connection", async || {
-        while let Ok(connection) = PgConnection::connect(&servers.url).await {
+        while let Ok(connection) = Box::pin(PgConnection::connect(&servers.url)).await {
             taken.push(connection);
         }
         let theirs = query_scalar("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'doclock'");

@@ -70,7 +70,7 @@ pub fn home(url: &str) -> Home {
 }
 
 pub async fn connect(url: &str) -> PgConnection {
-    PgConnection::connect(url).await.unwrap()
+    Box::pin(PgConnection::connect(url)).await.unwrap()
 }
 
 /// The log has no gap, and on each document locks and unlocks alternate with tokens that count up from 1.
