@@ -61,9 +61,15 @@ pub enum StartError {
     Thread(#[from] io::Error),
 }
 
+/// Why the server ended by itself.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Crash(String);
+pub enum Crash {
+    #[error("{0} has crashed")]
+    Worker(&'static str),
+    /// Starting it again would not help, and would forget what it knows: somebody must look first.
+    #[error("{0}")]
+    NeedsAHand(String),
+}
 
 /// What only tests set.
 #[derive(Debug, Default)]
@@ -153,10 +159,10 @@ impl App {
             () = stop => None,
             reason = &mut self.committer_ended => {
                 has_committer = false;
-                Some(reason.unwrap_or_else(|_| "the committer has crashed".to_owned()))
+                Some(reason.map_or(Crash::Worker("the committer"), Crash::NeedsAHand))
             }
-            Some(_) = self.workers.join_next() => Some("a worker has crashed".to_owned()),
-            _ = &mut server => Some("the HTTP server has crashed".to_owned()),
+            Some(_) = self.workers.join_next() => Some(Crash::Worker("a worker")),
+            _ = &mut server => Some(Crash::Worker("the HTTP server")),
         };
         self.api.draining.store(true, Ordering::Release);
         http.stop(crashed.is_none()).await;
@@ -168,7 +174,7 @@ impl App {
             self.api.committer.stop().await;
             let _ = self.committer_ended.await;
         }
-        crashed.map_or(Ok(()), |reason| Err(Crash(reason)))
+        crashed.map_or(Ok(()), Err)
     }
 }
 

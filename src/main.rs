@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 use doclock::{
-    app::{App, Options, StartError},
+    app::{App, Crash, Options, StartError},
     auth::{Claims, Role, secret},
     clock::Clock,
     locking::Timestamp,
@@ -69,6 +69,28 @@ struct TokenArgs {
     ttl: u32,
 }
 
+/// Tells whoever starts the server again by itself that it must not (`EX_DATAERR`).
+const NEEDS_A_HAND: u8 = 65;
+
+/// One line for the person who started it, and the exit code.
+struct Failure(String, ExitCode);
+
+impl From<String> for Failure {
+    fn from(line: String) -> Self {
+        Self(line, ExitCode::FAILURE)
+    }
+}
+
+impl From<Crash> for Failure {
+    fn from(crash: Crash) -> Self {
+        let code = match crash {
+            Crash::Worker(_) => ExitCode::FAILURE,
+            Crash::NeedsAHand(_) => NEEDS_A_HAND.into(),
+        };
+        Self(crash.to_string(), code)
+    }
+}
+
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -81,24 +103,24 @@ async fn main() -> ExitCode {
         database: cli.database,
     };
     let result = match Settings::load(&sources) {
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.to_string().into()),
         Ok(settings) => match cli.command.unwrap_or(Command::Serve) {
             Command::Serve => serve(settings).await,
-            Command::Token(args) => token(&settings, args),
-            Command::Backup { file } => cli::backup(&settings, &file),
-            Command::NewEpoch => cli::new_epoch(&settings).await,
+            Command::Token(args) => token(&settings, args).map_err(Into::into),
+            Command::Backup { file } => cli::backup(&settings, &file).map_err(Into::into),
+            Command::NewEpoch => cli::new_epoch(&settings).await.map_err(Into::into),
         },
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(line) => {
+        Err(Failure(line, code)) => {
             eprintln!("doclock: {line}");
-            ExitCode::FAILURE
+            code
         }
     }
 }
 
-async fn serve(settings: Settings) -> Result<(), String> {
+async fn serve(settings: Settings) -> Result<(), Failure> {
     logging::start(&settings.log)?;
     // Before anything can be asked to stop.
     let stop = stop_signal().map_err(|error| format!("cannot listen for signals: {error}"))?;
@@ -107,7 +129,7 @@ async fn serve(settings: Settings) -> Result<(), String> {
     for link in &app.links {
         println!("  {}: {}", link.what, link.url);
     }
-    app.run(stop).await.map_err(|crash| crash.to_string())
+    Ok(app.run(stop).await?)
 }
 
 /// Resolves at SIGTERM or SIGINT.

@@ -2,10 +2,10 @@
 
 use crate::{postgres::new_database, servers::Servers};
 
-/// Waits for the end that each server came to by itself.
+/// Waits for the end that each server came to by itself, with the code that says not to start it again.
 fn all_stop_and_say_why(servers: &mut Servers) {
     for process in &mut servers.processes {
-        assert_eq!(process.wait().code(), Some(1), "{:?}", process.log());
+        assert_eq!(process.wait().code(), Some(65), "{:?}", process.log());
         let log = process.log();
         let line = log.iter().find(|line| line.starts_with("doclock: ")).unwrap();
         assert!(line.contains("but this server has seen") && line.contains("doclock new-epoch"), "{line}");

@@ -25,9 +25,9 @@ fn backup(home: &Home, name: &str) -> std::path::PathBuf {
     home.path().join(name)
 }
 
-/// Waits for the end that the process came to by itself.
+/// Waits for the end that the process came to by itself, with the code that says not to start it again.
 fn last_words(process: &mut Process) -> String {
-    assert_eq!(process.wait().code(), Some(1), "{:?}", process.log());
+    assert_eq!(process.wait().code(), Some(65), "{:?}", process.log());
     process.log().into_iter().find(|line| line.starts_with("doclock: ")).unwrap_or_default()
 }
 
