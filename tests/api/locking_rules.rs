@@ -118,16 +118,15 @@ async fn ls_acq_002_a_free_or_overdue_document_grants() {
 #[tokio::test]
 async fn ls_acq_003_every_way_to_get_a_lock_takes_the_next_token() {
     let server = TestServer::start().await;
-    let (alice, root) = (server.editor("alice"), server.admin());
-    let room = "/api/rooms/room/locks";
+    let (alice, admin) = (server.editor("alice"), server.admin());
     assert_eq!(alice.post(LOCK, json!({"session_id": "a"})).await.ok()["fencing_token"], 1);
     // A resumed lock and a refused request are no grants.
     assert_eq!(alice.post(LOCK, json!({"session_id": "a"})).await.ok()["fencing_token"], 1);
     server.editor("bob").post(LOCK, json!({})).await.problem(409, "LOCK_HELD");
-    assert_eq!(root.post(LOCK, json!({"takeover": true})).await.ok()["fencing_token"], 2);
+    assert_eq!(admin.post(LOCK, json!({"takeover": true})).await.ok()["fencing_token"], 2);
     let lease = server.locks().await[0]["lease_id"].as_str().unwrap().to_owned();
-    root.delete(&format!("/api/admin/locks/{lease}"), json!({})).await.ok();
-    let many = alice.post(room, json!({"documents": ["main", "other"]})).await.ok();
+    admin.delete(&format!("/api/admin/locks/{lease}"), json!({})).await.ok();
+    let many = alice.post("/api/rooms/room/locks", json!({"documents": ["main", "other"]})).await.ok();
     assert_eq!((&many["items"][0]["fencing_token"], &many["items"][1]["fencing_token"]), (&json!(3), &json!(1)));
     assert_eq!(alice.get(LOCK).await.ok()["last_token"], 3);
 }
