@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     call::{Call, DocumentPath},
-    fields::Fields,
+    fields::{Fields, not_compared},
     lock_document::{metadata, ttl_seconds},
     problem::Problem,
     view::{DoneView, LiveView, Timed},
@@ -27,7 +27,7 @@ use crate::{
 pub struct ExtendRequest {
     lease_id: Option<Uuid>,
     session_id: Option<SessionId>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     request_id: Option<RequestId>,
     /// The lock's own unless given.
     #[schema(minimum = 1, maximum = 300)]

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{
     call::{Call, DocumentPath},
-    fields::Fields,
+    fields::{Fields, not_compared},
     problem::Problem,
     view::{DoneView, LiveView, Timed},
 };
@@ -28,7 +28,7 @@ pub struct LockRequest {
     /// The tab or process: the same session gets the same lock again.
     session_id: Option<SessionId>,
     /// Sent again, the request acts no second time. Also as header `Idempotency-Key`.
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     request_id: Option<RequestId>,
     /// Take the lock from whoever has it: one's own always, others' with the permission.
     takeover: Option<bool>,

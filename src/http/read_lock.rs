@@ -15,6 +15,7 @@ use crate::auth::Role;
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DocumentView {
     /// The caller's own if it has one, else the oldest.
+    #[schema(required)]
     lock: Option<LockView>,
     /// How many wait for it.
     waiting: u64,

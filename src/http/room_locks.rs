@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     call::{Call, Documents, RoomPath},
-    fields::{Fields, Query, number_text},
+    fields::{Fields, Query, not_compared, number_text},
     lock_document::{metadata, ttl_seconds},
     problem::Problem,
     view::{self, EndedView, Items, LiveView, LockView, Timed},
@@ -39,6 +39,7 @@ pub struct PageParams {
 pub struct LockPageView {
     items: Vec<LockView>,
     /// Where the next page begins; null on the last.
+    #[schema(required)]
     next_cursor: Option<String>,
 }
 
@@ -91,7 +92,7 @@ pub struct LockManyRequest {
     #[schema(minimum = 1, maximum = 300)]
     ttl_seconds: Option<u32>,
     session_id: Option<SessionId>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     request_id: Option<RequestId>,
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
@@ -130,7 +131,7 @@ pub struct ExtendManyRequest {
     #[schema(minimum = 1, maximum = 300)]
     ttl_seconds: Option<u32>,
     session_id: Option<SessionId>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     request_id: Option<RequestId>,
 }
 
@@ -166,7 +167,7 @@ pub struct UnlockManyRequest {
     documents: Documents,
     #[param(nullable = false)]
     session_id: Option<SessionId>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     #[param(nullable = false)]
     request_id: Option<RequestId>,
 }
