@@ -154,6 +154,7 @@ fn name_schema() -> Object {
         .schema_type(Type::String)
         .min_length(Some(1))
         .max_length(Some(MAX_NAME_BYTES))
+        .pattern(Some(r"^(?!\.{1,2}$)[^\u0000-\u001f\u007f-\u009f]+$"))
         .description(Some("1 to 200 bytes of UTF-8, no control characters, not `.` or `..`"))
         .build()
 }

@@ -87,7 +87,7 @@ pub fn decode_cursor(text: &str) -> Result<LockCursor, Problem> {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LockManyRequest {
-    #[schema(value_type = Vec<DocumentId>, min_items = 1, max_items = 100)]
+    #[schema(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
     documents: Documents,
     #[schema(minimum = 1, maximum = 300)]
     ttl_seconds: Option<u32>,
@@ -126,7 +126,7 @@ pub async fn lock_many(
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendManyRequest {
-    #[schema(value_type = Vec<DocumentId>, min_items = 1, max_items = 100)]
+    #[schema(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
     documents: Documents,
     #[schema(minimum = 1, maximum = 300)]
     ttl_seconds: Option<u32>,
@@ -162,8 +162,8 @@ pub async fn extend_many(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct UnlockManyRequest {
-    #[param(value_type = Vec<DocumentId>, min_items = 1, max_items = 100)]
-    #[schema(value_type = Vec<DocumentId>, min_items = 1, max_items = 100)]
+    #[param(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
+    #[schema(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
     documents: Documents,
     #[param(nullable = false)]
     session_id: Option<SessionId>,
