@@ -43,6 +43,13 @@ use crate::locking::{
         docs::openapi,
     ),
     components(schemas(problem::ProblemBody<'static>, admin::EventType)),
+    // In the order of the page at `/docs/`: what editors need comes first.
+    tags(
+        (name = "locks", description = "One document. Paths without `{document}` mean the room's own, `main`."),
+        (name = "rooms", description = "Several documents of a room at once."),
+        (name = "admin", description = "The lock table, the audit trail and figures. Takes the role admin."),
+        (name = "operations", description = "For those who run the server."),
+    ),
     security(("token" = [])),
     modifiers(&Shared),
 )]

@@ -37,9 +37,9 @@ impl std::fmt::Debug for ReleaseRequest {
     }
 }
 
-/// Unlock by `sendBeacon`, at once or in a moment
+/// Unlock as a page closes, at once or in a moment
 ///
-/// Takes JSON as `text/plain` too.
+/// For `sendBeacon`: takes JSON as `text/plain` too.
 #[utoipa::path(post, path = "/api/documents/{room}/{document}/lock/release", tag = "locks",
     request_body(content((ReleaseRequest = "application/json"), (ReleaseRequest = "text/plain"))),
     responses((status = 200, body = Timed<DoneView>)))]
