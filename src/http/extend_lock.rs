@@ -24,6 +24,7 @@ use crate::{
 /// What is named must match the caller's lock. With nothing named, only a lock taken without session is meant.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"session_id": "tab-1"}))]
 pub struct ExtendRequest {
     lease_id: Option<Uuid>,
     session_id: Option<SessionId>,

@@ -21,6 +21,7 @@ use crate::{
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"ttl_seconds": 30, "session_id": "tab-1"}))]
 pub struct LockRequest {
     /// How long it lives past its last heartbeat. 30 unless given.
     #[schema(minimum = 1, maximum = 300)]

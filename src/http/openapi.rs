@@ -107,11 +107,11 @@ fn complete(operation: &mut Operation, path: &str, method: &HttpMethod) {
     for status in statuses {
         operation.responses.responses.insert(status.to_string(), RefOr::T(problem_response(*status)));
     }
-    let mut parameters: Vec<RefOr<Parameter>> = ["room", "document"]
+    let mut parameters: Vec<RefOr<Parameter>> = [("room", "minutes"), ("document", "intro")]
         .iter()
-        .filter(|name| path.contains(&format!("{{{name}}}")))
-        .map(|name| {
-            let schema = Some(name_schema());
+        .filter(|(name, _)| path.contains(&format!("{{{name}}}")))
+        .map(|(name, example)| {
+            let schema = Some(name_schema(example));
             let parameter = ParameterBuilder::new().name(*name).parameter_in(ParameterIn::Path).schema(schema);
             RefOr::T(parameter.required(Required::True).build())
         })
@@ -133,7 +133,7 @@ fn idempotency_key() -> Parameter {
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some("The same as `request_id`. If both are given they must be equal."))
-        .schema(Some(name_schema()))
+        .schema(Some(name_schema("try-1")))
         .build()
 }
 
@@ -156,13 +156,14 @@ fn without_document(item: &PathItem) -> PathItem {
 }
 
 /// Bytes are what counts; with 200 characters a name may still be too long.
-fn name_schema() -> Object {
+fn name_schema(example: &str) -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
         .min_length(Some(1))
         .max_length(Some(MAX_NAME_BYTES))
         .pattern(Some(r"^(?!\.{1,2}$)[^\u0000-\u001f\u007f-\u009f]+$"))
         .description(Some("1 to 200 bytes of UTF-8, no control characters, not `.` or `..`"))
+        .examples([example])
         .build()
 }
 
@@ -179,12 +180,12 @@ macro_rules! schemas {
 }
 
 schemas! {
-    RoomId => name_schema(),
-    DocumentId => name_schema(),
-    OwnerId => name_schema(),
-    SessionId => name_schema(),
-    RequestId => name_schema(),
-    DocumentVersion => name_schema(),
+    RoomId => name_schema("minutes"),
+    DocumentId => name_schema("intro"),
+    OwnerId => name_schema("alice"),
+    SessionId => name_schema("tab-1"),
+    RequestId => name_schema("try-1"),
+    DocumentVersion => name_schema("v2"),
     // Derived, it would show the names of the variants rather than those of the catalogue.
     problem::Code => ObjectBuilder::new()
         .schema_type(Type::String)

@@ -18,6 +18,7 @@ use crate::{
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"lease_id": "01a1e884-dddf-78aa-85ad-c748c6ad7220", "hold": 1, "linger_ms": 3000}))]
 pub struct ReleaseRequest {
     lease_id: Uuid,
     /// As the last answer told it: if the page came back and resumed the lock, its old goodbye does nothing.

@@ -86,6 +86,7 @@ pub fn decode_cursor(text: &str) -> Result<LockCursor, Problem> {
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"documents": ["intro", "summary"], "session_id": "tab-1"}))]
 pub struct LockManyRequest {
     #[schema(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
     documents: Documents,
@@ -125,6 +126,7 @@ pub async fn lock_many(
 /// Several documents are named by session, or were locked without one.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"documents": ["intro", "summary"], "session_id": "tab-1"}))]
 pub struct ExtendManyRequest {
     #[schema(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
     documents: Documents,

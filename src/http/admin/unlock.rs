@@ -56,6 +56,7 @@ pub async fn unlock_one(
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"filter": {"room": "minutes"}, "reason": "left open over the weekend"}))]
 pub struct UnlockMatchingRequest {
     filter: Filter,
     /// For the audit trail.
