@@ -152,7 +152,7 @@ pub fn many(outcome: &Outcome, caller: &Caller, now: Timestamp) -> Result<Items<
         Code::NotOwner | Code::LockNotFound => Code::LeaseMismatch,
         code => code,
     };
-    Err(Problem::new(code, format!("{} of {} documents failed.", failed.len(), failed.len() + items.len()))
+    Err(Problem::new(code, format!("{} of the documents failed: `failed` says why.", failed.len()))
         .with("failed", failed)
         .with("items", items))
 }
