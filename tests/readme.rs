@@ -1,4 +1,4 @@
-//! The walk-through of README.md does what it says when it is pasted.
+//! README.md tells the truth: its walk-through works when it is pasted, its tables are complete.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -9,6 +9,7 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
+use doclock::http::problem::Code;
 use serde_json::Value;
 
 const DOCLOCK: &str = env!("CARGO_BIN_EXE_doclock");
@@ -47,9 +48,13 @@ impl Drop for Server {
     }
 }
 
+fn readme() -> String {
+    fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap()
+}
+
 /// The one block of shell commands that makes tokens.
 fn walk_through() -> String {
-    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let readme = readme();
     let blocks = readme.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     let found: Vec<_> = blocks.filter(|block| block.contains(BINARY)).collect();
     assert_eq!(found.len(), 1, "README.md should have one walk-through");
@@ -89,4 +94,18 @@ fn the_walk_through_works_when_pasted() {
     assert_eq!(unlocked.1["released"], true);
     assert_eq!((&next.1["fencing_token"], &next.1["document_version"]), (&2.into(), &"v2".into()));
     assert_eq!((&stale.1["valid"], &stale.1["current_token"]), (&false.into(), &2.into()));
+}
+
+#[test]
+fn the_tables_name_every_setting_and_every_problem() {
+    let readme = readme();
+    let settings: toml::Table = toml::from_str(include_str!("../config/default.toml")).unwrap();
+    for (section, keys) in &settings {
+        for key in keys.as_table().unwrap().keys() {
+            assert!(readme.contains(&format!("`{section}.{key}`")), "{section}.{key}");
+        }
+    }
+    for code in Code::ALL {
+        assert!(readme.contains(&format!("`{}`", code.name())), "{}", code.name());
+    }
 }
