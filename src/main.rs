@@ -1,6 +1,6 @@
 //! The command line: `serve` (default) and `token`.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 use doclock::{
@@ -92,11 +92,17 @@ async fn serve(settings: Settings) -> Result<(), String> {
     // Before anything can be asked to stop.
     let stop = stop_signal().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let app = App::start(settings, Options::default()).await.map_err(|error: StartError| error.to_string())?;
-    println!("doclock {} listens on http://{}", env!("CARGO_PKG_VERSION"), app.address);
-    for link in &app.links {
-        println!("  {}: {}", link.what, link.url);
-    }
+    greet(&app);
     app.run(stop).await.map_err(|crash| crash.to_string())
+}
+
+/// A reader that has gone away is no reason to stop.
+fn greet(app: &App) {
+    let mut lines = format!("doclock {} listens on http://{}\n", env!("CARGO_PKG_VERSION"), app.address);
+    for link in &app.links {
+        lines += &format!("  {}: {}\n", link.what, link.url);
+    }
+    let _ = std::io::stdout().write_all(lines.as_bytes());
 }
 
 /// Resolves at SIGTERM or SIGINT.
