@@ -98,11 +98,11 @@ async fn serve(settings: Settings) -> Result<(), String> {
 
 /// A reader that has gone away is no reason to stop.
 fn greet(app: &App) {
-    let mut lines = format!("doclock {} listens on http://{}\n", env!("CARGO_PKG_VERSION"), app.address);
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "doclock {} listens on http://{}", env!("CARGO_PKG_VERSION"), app.address);
     for link in &app.links {
-        lines += &format!("  {}: {}\n", link.what, link.url);
+        let _ = writeln!(stdout, "  {}: {}", link.what, link.url);
     }
-    let _ = std::io::stdout().write_all(lines.as_bytes());
 }
 
 /// Resolves at SIGTERM or SIGINT.
