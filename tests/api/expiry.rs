@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sea_orm::{ConnectionTrait, Statement};
 use serde_json::{Value, json};
 
 use crate::support::{TestServer, millis, reasons};
@@ -110,13 +111,20 @@ async fn ls_exp_001_a_sweep_looks_at_each_extended_lock_once() {
         alice.put("/api/rooms/room/locks", part).await.ok();
     }
     server.pass_seconds(4).await;
-    let due = || -> i64 {
+    let database = server.database().await;
+    let due = async || -> i64 {
         let query = "SELECT count(*) FROM document_locks WHERE due_at < expires_at";
-        server.database().query_row(query, [], |row| row.get(0)).unwrap()
+        database
+            .query_one_raw(Statement::from_string(database.get_database_backend(), query))
+            .await
+            .unwrap()
+            .unwrap()
+            .try_get_by_index(0)
+            .unwrap()
     };
-    assert_eq!(due(), 240);
+    assert_eq!(due().await, 240);
     tokio::time::timeout(Duration::from_secs(20), server.sweep()).await.unwrap();
-    assert_eq!(due(), 0);
+    assert_eq!(due().await, 0);
     assert_eq!(reasons(&server.events().await), [""; 0]);
 }
 

@@ -1,6 +1,7 @@
 //! SPEC section 2: one test per rule. Those on concurrency and expiry have files of their own.
 
-use rusqlite::ErrorCode;
+use doclock::settings::DatabaseUrl;
+use sea_orm::{ConnectionTrait, SqlErr};
 use serde_json::json;
 
 use crate::support::{TestServer, millis, reasons};
@@ -26,19 +27,23 @@ async fn ls_inv_001_a_document_never_has_more_live_locks_than_its_capacity() {
 async fn ls_inv_001_the_schema_itself_refuses_a_second_lock_in_the_same_slot() {
     let server = TestServer::start().await;
     server.editor("alice").post(LOCK, json!({})).await.ok();
-    let database = server.database();
+    let database = server.database().await;
+    let lease = match server.url {
+        DatabaseUrl::Sqlite(_) => "randomblob(16)",
+        DatabaseUrl::Postgres(_) => "gen_random_uuid()",
+    };
     let insert = |slot: u32| {
-        database.execute(
+        format!(
             "INSERT INTO document_locks (tenant, room, document, slot, lease_id, hold, fencing_token, owner_id,
                 acquired_at, expires_at, due_at, ttl_seconds)
-             SELECT tenant, room, document, ?1, randomblob(16), 1, 2, 'mallory', acquired_at, expires_at, due_at, 30
-             FROM document_locks",
-            [slot],
+             SELECT tenant, room, document, {slot}, {lease}, 1, 2, 'mallory', acquired_at, expires_at, due_at, 30
+             FROM document_locks"
         )
     };
-    let error = insert(0).unwrap_err();
-    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::ConstraintViolation), "{error}");
-    assert_eq!(insert(1), Ok(1), "the statement is a good one: only the slot was wrong");
+    let error = database.execute_unprepared(&insert(0)).await.unwrap_err();
+    assert!(matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))), "{error}");
+    // The statement is a good one: only the slot was wrong.
+    assert_eq!(database.execute_unprepared(&insert(1)).await.unwrap().rows_affected(), 1);
 }
 
 #[tokio::test]
