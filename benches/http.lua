@@ -3,7 +3,7 @@
 
 local token = os.getenv("BENCH_TOKEN")
 local kind = os.getenv("BENCH_KIND")
-local window = 256
+local window = 1024
 local threads = 0
 
 local headers = " HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer " .. token .. "\r\n"

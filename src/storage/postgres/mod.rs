@@ -7,8 +7,9 @@
 //! 2. The commands are decided; what changed is written by one statement per table.
 //! 3. `log_head` is locked last and gives the events their sequences: gap-free, in commit order.
 //!
-//! Plain heartbeats lock no `documents` row: a live lock that is extended needs nothing of it. A heartbeat that meets
-//! anything else is left out and decided the long way in a transaction of its own.
+//! Plain heartbeats and unlocks lock no `documents` row: a live lock that is extended or ended needs nothing of it. One
+//! that would be refused is left out and decided the long way, in a transaction of its own: a statement that waited for
+//! a lock row cannot see the row that has taken its place.
 //!
 //! Time is the database's, plus an offset that absorbs steps back. Timeouts keep a frozen server from stopping the
 //! others. A connection that failed is dropped, and the next batch opens a new one.
@@ -36,7 +37,7 @@ use super::{
 use crate::{
     clock::Clock,
     life::Life,
-    locking::{Change, Command, Decision, DocumentKey, Policy, Timestamp},
+    locking::{Command, DocumentKey, Policy, Timestamp},
 };
 
 const READERS: u32 = 8;
@@ -60,13 +61,21 @@ pub(super) async fn open(url: &str) -> Result<(DatabaseConnection, PgConnectOpti
     let now: i64 = now.fetch_one(&mut guard).await.map_err(failed)?;
     // The lock goes with the connection.
     guard.close().await.map_err(failed)?;
-    let options = plain.options([
+    let timed = plain.options([
         ("lock_timeout", "2s"),
         ("statement_timeout", "2s"),
         ("idle_in_transaction_session_timeout", "2s"),
         ("synchronous_commit", "on"),
     ]);
-    Ok((pool(options.clone(), READERS), options, Timestamp::from_millis(now)))
+    let options = timed.clone().options([
+        // Every statement of a batch goes by key. The statistics of a young table would have it read whole, and the
+        // plan of a prepared statement stays.
+        ("enable_seqscan", "off"),
+        ("enable_hashjoin", "off"),
+        ("enable_mergejoin", "off"),
+        ("jit", "off"),
+    ]);
+    Ok((pool(timed, READERS), options, Timestamp::from_millis(now)))
 }
 
 fn failed(error: sqlx::Error) -> DbErr {
@@ -154,7 +163,7 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// What [`Session::attempt`] got done; the positions are of heartbeats left for the long way.
+/// What [`Session::attempt`] got done; the positions are of commands left for the long way.
 struct Attempted {
     committed: Committed,
     left: Vec<usize>,
@@ -210,7 +219,8 @@ impl Session {
         }
         batch.state.token_floor = time.token_floor;
         let now = self.clock.told(time.now);
-        let left = batch.decide_if(now, |command, decision| !is_quick(command, quick) || extends_only(decision));
+        let left =
+            batch.decide_if(now, |command, decision| !is_quick(command, quick) || decision.outcome.failed.is_empty());
         save::save(connection, &batch).await?;
         commit(connection).await?;
         self.life.seen(time.last_alive);
@@ -289,14 +299,18 @@ async fn commit(connection: &mut PgConnection) -> Result<(), Failure> {
     })
 }
 
-/// Documents with a plain heartbeat, and whether it is alone on them in its batch.
+/// Documents of which only the locks are locked: a plain heartbeat or unlock is alone on them in its batch.
 type Quick<'c> = HashMap<&'c DocumentKey, bool>;
 
 fn quick_documents<'c>(commands: &[&'c Command]) -> Quick<'c> {
     let mut quick = Quick::new();
     for command in commands {
-        let is_plain = matches!(command, Command::Extend(extend)
-            if extend.keys.len() == 1 && extend.request.is_none() && extend.metadata.is_none());
+        let is_plain = match command {
+            Command::Extend(_) | Command::Unlock(_) => {
+                !command.needs_documents() && command.memo_key().is_none() && command.keys().count() == 1
+            }
+            Command::Lock(_) | Command::Release(_) | Command::ForceUnlock(_) | Command::Expire(_) => false,
+        };
         for key in command.keys() {
             quick.entry(key).and_modify(|is_alone| *is_alone = false).or_insert(is_plain);
         }
@@ -306,11 +320,7 @@ fn quick_documents<'c>(commands: &[&'c Command]) -> Quick<'c> {
 }
 
 fn is_quick(command: &Command, quick: &Quick<'_>) -> bool {
-    command.keys().all(|key| quick.contains_key(key)) && matches!(command, Command::Extend(_))
-}
-
-fn extends_only(decision: &Decision) -> bool {
-    decision.outcome.failed.is_empty() && decision.changes.iter().all(|change| matches!(change, Change::Keep(_)))
+    command.keys().any(|key| quick.contains_key(key))
 }
 
 /// The time, and what it has to be compared with.
