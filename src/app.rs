@@ -62,8 +62,8 @@ pub enum StartError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{0} has crashed")]
-pub struct Crash(&'static str);
+#[error("{0}")]
+pub struct Crash(String);
 
 /// What only tests set.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ pub struct App {
     api: web::Data<Api>,
     server: Server,
     scheduler: JobScheduler,
-    committer_ended: oneshot::Receiver<()>,
+    committer_ended: oneshot::Receiver<String>,
     workers: JoinSet<()>,
     _storage: Storage,
 }
@@ -148,11 +148,15 @@ impl App {
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Crash> {
         let http = self.server.handle();
         let mut server = tokio::spawn(self.server);
+        let mut has_committer = true;
         let crashed = tokio::select! {
             () = stop => None,
-            _ = &mut self.committer_ended => Some("the committer"),
-            Some(_) = self.workers.join_next() => Some("a worker"),
-            _ = &mut server => Some("the HTTP server"),
+            reason = &mut self.committer_ended => {
+                has_committer = false;
+                Some(reason.unwrap_or_else(|_| "the committer has crashed".to_owned()))
+            }
+            Some(_) = self.workers.join_next() => Some("a worker has crashed".to_owned()),
+            _ = &mut server => Some("the HTTP server has crashed".to_owned()),
         };
         self.api.draining.store(true, Ordering::Release);
         http.stop(crashed.is_none()).await;
@@ -160,11 +164,11 @@ impl App {
         if let Err(error) = self.scheduler.shutdown().await {
             tracing::warn!(%error, "the scheduler did not stop");
         }
-        if crashed != Some("the committer") {
+        if has_committer {
             self.api.committer.stop().await;
             let _ = self.committer_ended.await;
         }
-        crashed.map_or(Ok(()), |name| Err(Crash(name)))
+        crashed.map_or(Ok(()), |reason| Err(Crash(reason)))
     }
 }
 

@@ -5,7 +5,8 @@
 //!    batch and answers each caller after the commit, and only then. The next batch fills meanwhile.
 //! 3. A batch that fails for a reason of its own is run again one command at a time, so that one command cannot fail
 //!    its neighbours.
-//! 4. [`Committer::stop`] closes the queue; the worker finishes what is in it and ends.
+//! 4. A database that has lost what this process has seen in it ends the worker, and with it the server.
+//! 5. [`Committer::stop`] closes the queue; the worker finishes what is in it and ends.
 
 use std::{io, sync::Arc, thread};
 
@@ -39,27 +40,31 @@ pub struct Committer {
     metrics: Arc<Metrics>,
 }
 
+type Reply = oneshot::Sender<Result<Outcome, StorageError>>;
+
 #[derive(Debug)]
 enum Work {
-    Command(Command, oneshot::Sender<Result<Outcome, StorageError>>),
+    Command(Command, Reply),
     Prune(oneshot::Sender<Result<usize, StorageError>>),
     Stop,
 }
 
 impl Committer {
-    /// The handle, and what resolves when the worker has ended.
+    /// The handle, and what resolves when the worker has ended: with a reason if there is one.
     pub fn start(
         writer: Writer,
         metrics: Arc<Metrics>,
         contention: Arc<Contention>,
-    ) -> io::Result<(Self, oneshot::Receiver<()>)> {
+    ) -> io::Result<(Self, oneshot::Receiver<String>)> {
         let (sender, queue) = mpsc::channel(QUEUE);
         let (ended, has_ended) = oneshot::channel();
         let worker = Worker { writer, metrics: Arc::clone(&metrics), contention };
         thread::Builder::new().name("committer".to_owned()).spawn(move || {
             // Dropped at the end, by a panic too: a server without its committer must not go on half alive.
-            let _ended: oneshot::Sender<()> = ended;
-            worker.run(queue);
+            let ended: oneshot::Sender<String> = ended;
+            if let Some(reason) = worker.run(queue) {
+                let _ = ended.send(reason);
+            }
         })?;
         Ok((Self { queue: sender, metrics }, has_ended))
     }
@@ -100,7 +105,8 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, mut queue: mpsc::Receiver<Work>) {
+    /// Until it is told to stop, or must: then it answers why.
+    fn run(mut self, mut queue: mpsc::Receiver<Work>) -> Option<String> {
         let mut commands = Vec::with_capacity(BATCH);
         let mut replies = Vec::with_capacity(BATCH);
         while let Some(first) = queue.blocking_recv() {
@@ -120,38 +126,51 @@ impl Worker {
                 }
             }
             self.metrics.queue_depth.set(depth(queue.len()));
-            self.commit(&commands, &mut replies);
+            if let Some(reason) = self.commit(&commands, &mut replies) {
+                return Some(reason);
+            }
             commands.clear();
             for reply in prunes {
                 let _ = reply.send(self.writer.prune(PRUNE_ROWS));
             }
         }
+        None
     }
 
-    fn commit(&mut self, commands: &[Command], replies: &mut Vec<oneshot::Sender<Result<Outcome, StorageError>>>) {
+    /// Answers why no other batch may follow, if so.
+    fn commit(&mut self, commands: &[Command], replies: &mut Vec<Reply>) -> Option<String> {
         if commands.is_empty() {
-            return;
+            return None;
         }
         match self.timed(commands) {
             Ok(committed) => {
-                for (reply, outcome) in replies.drain(..).zip(committed.outcomes) {
-                    self.contention.note(&outcome);
-                    // A caller that has gone away does not undo what was committed.
-                    let _ = reply.send(Ok(outcome));
-                }
+                self.answer(committed, replies.drain(..));
+                None
             }
             Err(StorageError::Conflict(reason)) if commands.len() > 1 => {
                 tracing::warn!(%reason, commands = commands.len(), "batch failed, running its commands one by one");
-                for (command, reply) in commands.iter().zip(std::mem::take(replies)) {
-                    self.commit(std::slice::from_ref(command), &mut vec![reply]);
-                }
+                let mut singly = commands.iter().zip(std::mem::take(replies));
+                singly.find_map(|(command, reply)| self.commit(std::slice::from_ref(command), &mut vec![reply]))
             }
             Err(error) => {
                 tracing::error!(%error, commands = commands.len(), "batch not committed");
                 for reply in replies.drain(..) {
                     let _ = reply.send(Err(error.clone()));
                 }
+                matches!(error, StorageError::Rewound { .. }).then(|| error.to_string())
             }
+        }
+    }
+
+    fn answer(&self, mut committed: Committed, replies: impl Iterator<Item = Reply>) {
+        for (position, (reply, outcome)) in replies.zip(committed.outcomes).enumerate() {
+            let answer = committed.failed.remove(&position).map_or(Ok(outcome), Err);
+            match &answer {
+                Ok(outcome) => self.contention.note(outcome),
+                Err(error) => tracing::error!(%error, "heartbeat not committed"),
+            }
+            // A caller that has gone away does not undo what was committed.
+            let _ = reply.send(answer);
         }
     }
 

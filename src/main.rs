@@ -1,4 +1,6 @@
-//! The command line: `serve` (default) and `token`.
+//! The command line: `serve` (default), `token`, and what is in [`cli`].
+
+mod cli;
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
@@ -39,6 +41,13 @@ enum Command {
     Serve,
     /// Print a token, signed with the server's secret.
     Token(TokenArgs),
+    /// Copy the SQLite database into a new file, while the server runs.
+    Backup {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// After a restore or a lossy failover, with all servers stopped: end all locks and let fencing tokens jump.
+    NewEpoch,
 }
 
 #[derive(Debug, Args)]
@@ -80,6 +89,8 @@ async fn main() -> ExitCode {
         Ok(settings) => match cli.command.unwrap_or(Command::Serve) {
             Command::Serve => serve(settings).await,
             Command::Token(args) => token(&settings, args),
+            Command::Backup { file } => cli::backup(&settings, &file),
+            Command::NewEpoch => cli::new_epoch(&settings).await,
         },
     };
     match result {

@@ -254,7 +254,10 @@ impl From<SubmitError> for Problem {
 impl From<StorageError> for Problem {
     fn from(error: StorageError) -> Self {
         match error {
-            StorageError::Conflict(_) | StorageError::OutcomeUnknown(_) | StorageError::Unavailable(_) => {
+            StorageError::Conflict(_)
+            | StorageError::OutcomeUnknown(_)
+            | StorageError::Unavailable(_)
+            | StorageError::Rewound { .. } => {
                 let detail = "Whether it was done is not known. Sending it again with the same request_id is safe.";
                 Self::new(Code::OutcomeUnknown, detail).retry_after_ms(1000)
             }

@@ -6,8 +6,9 @@
 //! 2. reads the time and calls [`Batch::decide`];
 //! 3. writes `changes` in order, appends `events` under the next sequences, commits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::StorageError;
 use crate::locking::{
     Change, Command, Decision, DocumentKey, Event, Lookup, MemoKey, Outcome, Policy, State, Timestamp, decide,
     names::{OwnerId, TenantId},
@@ -18,6 +19,8 @@ use crate::locking::{
 pub struct Committed {
     pub outcomes: Vec<Outcome>,
     pub events: usize,
+    /// Commands, by their positions, whose part was left to a transaction of its own that failed.
+    pub failed: BTreeMap<usize, StorageError>,
 }
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::entities::event;
+use super::{StorageError, entities::event};
 use crate::locking::{Event, EventKind, Timestamp};
 
 /// A name for a new log.
@@ -13,6 +13,42 @@ pub(super) fn random_epoch() -> Uuid {
     // Without entropy, the rest of the program (secrets, leases) could not work either.
     getrandom::fill(&mut bytes).unwrap_or_default();
     uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
+/// Which log, and how far it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Head {
+    pub epoch: Uuid,
+    pub sequence: i64,
+}
+
+/// The head as this process has seen it. It only goes forward: one that does not is a restored or failed-over database,
+/// whose tokens would be given out a second time.
+#[derive(Debug, Default)]
+pub(super) struct KnownHead(Option<Head>);
+
+impl KnownHead {
+    pub fn sees(&mut self, head: Head) -> Result<(), StorageError> {
+        let is_behind = |known: Head| head.epoch != known.epoch || head.sequence < known.sequence;
+        if let Some(known) = self.0.filter(|known| is_behind(*known)) {
+            return Err(StorageError::Rewound { known: known.to_string(), found: head.to_string() });
+        }
+        self.0 = Some(head);
+        Ok(())
+    }
+
+    /// Committed by this process.
+    pub fn wrote(&mut self, sequence: i64) {
+        if let Some(known) = &mut self.0 {
+            known.sequence = known.sequence.max(sequence);
+        }
+    }
+}
+
+impl std::fmt::Display for Head {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.epoch, self.sequence)
+    }
 }
 
 /// What an event says beyond the columns that queries look at.

@@ -8,6 +8,7 @@ pub mod batch;
 mod entities;
 pub mod event_log;
 mod memo;
+mod new_epoch;
 mod postgres;
 pub mod queries;
 mod sqlite;
@@ -30,7 +31,9 @@ use crate::{
 };
 use batch::Committed;
 use entities::{event, server_life};
+pub use new_epoch::{NewEpoch, NewEpochError, new_epoch};
 pub use queries::Queries;
+pub use sqlite::backup::{BackupError, backup};
 
 /// A ticket in a waiting line lives this long without its server.
 const TICKET_MS: i64 = 15_000;
@@ -46,6 +49,12 @@ pub enum StorageError {
     /// Nothing happened, and nothing will until the database is back.
     #[error("database unavailable: {0}")]
     Unavailable(String),
+    /// The database has lost what this process has seen in it: to go on would give out its tokens again.
+    #[error(
+        "the log ends at {found}, but this server has seen {known}: the database was restored or failed over. \
+         Stop all servers, run `doclock new-epoch`, start them again"
+    )]
+    Rewound { known: String, found: String },
 }
 
 impl From<DbErr> for StorageError {

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use reqwest::Method;
@@ -35,6 +36,16 @@ struct Owner {
     unanswered: BTreeMap<String, Grant>,
     /// Every grant ever answered.
     granted: BTreeSet<(String, Grant)>,
+    /// Answers that said to try again.
+    unavailable: usize,
+}
+
+/// Why a request has no result.
+enum NoResult {
+    /// The connection broke, or the server is stopping.
+    Gone,
+    /// The database did not answer: done or not.
+    Unavailable,
 }
 
 /// Several owners who lock, extend and unlock at random.
@@ -42,6 +53,8 @@ struct Owner {
 pub struct Ledger {
     owners: Vec<Owner>,
     log: Vec<Value>,
+    /// Whether owners try again when the database did not answer; otherwise it always must.
+    expects_outages: bool,
 }
 
 impl Ledger {
@@ -52,8 +65,18 @@ impl Ledger {
             held: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             granted: BTreeSet::new(),
+            unavailable: 0,
         };
-        Self { owners: (0..CLIENTS).map(owner).collect(), log: Vec::new() }
+        Self { owners: (0..CLIENTS).map(owner).collect(), log: Vec::new(), expects_outages: false }
+    }
+
+    pub fn expecting_outages() -> Self {
+        Self { expects_outages: true, ..Self::new() }
+    }
+
+    /// How many answers said to try again.
+    pub fn unavailable(&self) -> usize {
+        self.owners.iter().map(|owner| owner.unavailable).sum()
     }
 
     pub fn granted(&self) -> usize {
@@ -61,13 +84,19 @@ impl Ledger {
     }
 
     /// Works on the process until its connections break, or until told.
-    pub async fn load(mut self, process: &Process, during: impl Future<Output = ()>) -> Self {
+    pub async fn load(self, process: &Process, during: impl Future<Output = ()>) -> Self {
+        self.load_all(&[process], during).await
+    }
+
+    /// The same, with the owners dealt out to several processes.
+    pub async fn load_all(mut self, processes: &[&Process], during: impl Future<Output = ()>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
+        let expects_outages = self.expects_outages;
         let mut tasks = JoinSet::new();
-        for mut owner in self.owners.drain(..) {
+        for (mut owner, process) in self.owners.drain(..).zip(processes.iter().cycle()) {
             let (caller, stop) = (process.editor(&owner.name), Arc::clone(&stop));
             tasks.spawn(async move {
-                while !stop.load(Ordering::Acquire) && owner.act(&caller).await.is_some() {}
+                while !stop.load(Ordering::Acquire) && owner.goes_on(&caller, expects_outages).await {}
                 owner
             });
         }
@@ -114,32 +143,47 @@ impl Ledger {
 }
 
 impl Owner {
-    /// One request; `None` if the connection broke before its answer.
-    async fn act(&mut self, caller: &Caller) -> Option<()> {
+    /// One request. Whether there is a server for the next one.
+    async fn goes_on(&mut self, caller: &Caller, expects_outages: bool) -> bool {
+        match self.act(caller, expects_outages).await {
+            Ok(()) => true,
+            Err(NoResult::Gone) => false,
+            Err(NoResult::Unavailable) => {
+                self.unavailable += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                true
+            }
+        }
+    }
+
+    async fn act(&mut self, caller: &Caller, expects_outages: bool) -> Result<(), NoResult> {
         let document = format!("document-{}", self.random(DOCUMENTS));
         let path = lock_path(&document);
+        let send = async |method: Method, body: Value| {
+            let answer = caller.try_send(method, &path, &body).await.ok_or(NoResult::Gone)?;
+            served(answer, expects_outages)
+        };
         if let Some(grant) = self.held.get(&document).cloned() {
             let named = json!({ "lease_id": grant.0 });
             if self.random(3) == 0 {
-                let answer = caller.try_send(Method::PUT, &path, &named).await?;
-                assert_eq!(grant_of(&succeeded(answer)?), grant);
+                assert_eq!(grant_of(&send(Method::PUT, named).await?.ok()), grant);
             } else {
                 self.held.remove(&document);
                 self.unanswered.insert(document.clone(), grant);
-                let answer = caller.try_send(Method::DELETE, &path, &named).await?;
-                assert_eq!(succeeded(answer)?["released"], true);
+                assert_eq!(send(Method::DELETE, named).await?.ok()["released"], true);
                 self.unanswered.remove(&document);
             }
-            return Some(());
+            return Ok(());
         }
         let wish = json!({ "ttl_seconds": LONG_TTL, "session_id": self.name });
-        let answer = caller.try_send(Method::POST, &path, &wish).await?;
+        let answer = send(Method::POST, wish).await?;
         if answer.status != 409 {
-            let grant = grant_of(&succeeded(answer)?);
+            let grant = grant_of(&answer.ok());
             self.granted.insert((document.clone(), grant.clone()));
+            self.unanswered.remove(&document);
             self.held.insert(document, grant);
         }
-        Some(())
+        Ok(())
     }
 
     /// xorshift: the same load in every run.
@@ -151,13 +195,17 @@ impl Owner {
     }
 }
 
-/// The body of a success; `None` from a server that is stopping, which has done nothing.
-fn succeeded(answer: Answer) -> Option<Value> {
-    if answer.status == 503 {
-        answer.is_unavailable(&["DRAINING"]);
-        return None;
+/// An answer that says something about the lock. A server that is stopping has done nothing.
+fn served(answer: Answer, expects_outages: bool) -> Result<Answer, NoResult> {
+    if answer.status != 503 {
+        return Ok(answer);
     }
-    Some(answer.ok())
+    if expects_outages && answer.body["code"] != "DRAINING" {
+        answer.is_unavailable(&["OUTCOME_UNKNOWN", "OVERLOADED"]);
+        return Err(NoResult::Unavailable);
+    }
+    answer.is_unavailable(&["DRAINING"]);
+    Err(NoResult::Gone)
 }
 
 /// All grants by document and token, and the locks that live after the last event. Tokens count up from 1 without gap.

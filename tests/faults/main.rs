@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod caller;
+#[allow(dead_code, reason = "shared with the tests of several servers")]
 mod ledger;
 mod process;
 
@@ -12,6 +13,7 @@ mod command_line;
 mod crash;
 mod database;
 mod disk_full;
+mod epoch;
 mod freeze;
 mod logs;
 mod stop;

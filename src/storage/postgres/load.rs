@@ -1,6 +1,6 @@
 //! Locking and reading what a batch needs.
 
-use sea_orm::sqlx::{self, PgConnection, Row as _, postgres::PgRow};
+use sea_orm::sqlx::{self, Executor as _, PgConnection, Row as _, postgres::PgRow};
 
 use super::Quick;
 use crate::{
@@ -18,11 +18,13 @@ pub(super) async fn load(connection: &mut PgConnection, batch: &mut Batch<'_>, q
     let keys: Vec<&DocumentKey> = batch.keys().into_iter().collect();
     let decided: Vec<&DocumentKey> = keys.iter().copied().filter(|key| !quick.contains_key(key)).collect();
     documents(connection, batch, &decided).await?;
-    let missing: Vec<_> = decided.into_iter().filter(|key| !batch.state.documents.contains_key(key)).collect();
+    let missing: Vec<_> = decided.iter().copied().filter(|key| !batch.state.documents.contains_key(key)).collect();
     let created: Vec<_> = batch.wanted().into_iter().filter(|key| missing.contains(key)).collect();
     if !created.is_empty() {
+        // From the start: a row inserted after later ones have been locked would be out of order.
+        connection.execute("ROLLBACK; BEGIN").await?;
         create(connection, &created).await?;
-        documents(connection, batch, &created).await?;
+        documents(connection, batch, &decided).await?;
     }
     locks(connection, batch, &keys).await?;
     for key in batch.memo_keys() {
@@ -72,6 +74,7 @@ async fn documents(connection: &mut PgConnection, batch: &mut Batch<'_>, keys: &
             version: row.try_get::<Option<String>, _>(5)?.map(DocumentVersion::from_stored),
             locks: Vec::new(),
         };
+        // Over what an earlier look may have found.
         batch.state.documents.insert(key(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?), document);
     }
     Ok(())

@@ -12,27 +12,29 @@
 //! a lock row cannot see the row that has taken its place.
 //!
 //! Time is the database's, plus an offset that absorbs steps back. Timeouts keep a frozen server from stopping the
-//! others. A connection that failed is dropped, and the next batch opens a new one.
+//! others, and patience with an answer keeps a database that hangs from stopping this one. A connection that failed is
+//! dropped, and the next attempt opens a new one.
 
 mod load;
 mod save;
+mod time;
 
-use std::{collections::HashMap, io, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::HashMap, future::Future, io, str::FromStr, sync::Arc, time::Duration};
 
 use migration::{Migrator, MigratorTrait as _};
 use sea_orm::{
     DatabaseConnection, DbErr, RuntimeErr, SqlxPostgresConnector,
     sqlx::{
-        self, Connection as _, Executor as _, PgConnection, Row as _,
+        self, Connection as _, Executor as _, PgConnection,
         postgres::{PgConnectOptions, PgPoolOptions},
     },
 };
 use tokio::runtime::Runtime;
 
 use super::{
-    StorageError, TICKET_MS,
+    StorageError,
     batch::{Batch, Committed},
-    event_log::random_epoch,
+    event_log::{KnownHead, random_epoch},
 };
 use crate::{
     clock::Clock,
@@ -43,6 +45,11 @@ use crate::{
 const READERS: u32 = 8;
 /// Attempts at a batch that met a deadlock, a lock timeout or a connection that had gone stale.
 const ATTEMPTS: usize = 4;
+/// How long the database may take for an answer. Its own timeouts are shorter: it is away if it does not keep them.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+/// For grace to a million locks.
+const GRACE_PATIENCE: Duration = Duration::from_secs(65);
 /// For the migrations of servers that start at the same time. Any number, as long as it is always this one.
 const MIGRATION_LOCK: i64 = 0x0064_6f63_6c6f_636b;
 
@@ -63,7 +70,8 @@ pub(super) async fn open(url: &str) -> Result<(DatabaseConnection, PgConnectOpti
     guard.close().await.map_err(failed)?;
     let timed = plain.options([
         ("lock_timeout", "2s"),
-        ("statement_timeout", "2s"),
+        // Longer, or a statement that waits for a lock would end by this one, which is not tried again.
+        ("statement_timeout", "4s"),
         ("idle_in_transaction_session_timeout", "2s"),
         ("synchronous_commit", "on"),
     ]);
@@ -82,7 +90,7 @@ fn failed(error: sqlx::Error) -> DbErr {
     DbErr::Conn(RuntimeErr::SqlxError(Arc::new(error)))
 }
 
-fn pool(options: PgConnectOptions, connections: u32) -> DatabaseConnection {
+pub(super) fn pool(options: PgConnectOptions, connections: u32) -> DatabaseConnection {
     let pool = PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(Duration::from_secs(3))
@@ -111,7 +119,16 @@ pub struct Writer {
 impl Writer {
     pub fn new(options: PgConnectOptions, policy: Policy, clock: Clock, life: Arc<Life>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let session = Session { options, policy, clock, life, connection: None, last_beat: Timestamp::default() };
+        let session = Session {
+            options,
+            policy,
+            clock,
+            life,
+            connection: None,
+            last_beat: Timestamp::default(),
+            latest: Timestamp::default(),
+            known: KnownHead::default(),
+        };
         Ok(Self { runtime, session })
     }
 
@@ -121,9 +138,11 @@ impl Writer {
     }
 
     pub fn prune(&mut self, limit: u32) -> Result<usize, StorageError> {
-        self.runtime.block_on(self.session.prune(limit)).map_err(|error| {
+        let pruned = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, self.session.prune(limit)).await });
+        let pruned = pruned.map_err(|_| NO_ANSWER.to_owned()).and_then(|pruned| pruned.map_err(|e| e.to_string()));
+        pruned.map_err(|reason| {
             self.session.connection = None;
-            StorageError::Unavailable(error.to_string())
+            StorageError::Unavailable(reason)
         })
     }
 }
@@ -136,31 +155,54 @@ struct Session {
     life: Arc<Life>,
     connection: Option<PgConnection>,
     last_beat: Timestamp,
+    /// The latest time a decision was made at.
+    latest: Timestamp,
+    known: KnownHead,
 }
+
+const NO_ANSWER: &str = "the database does not answer";
 
 /// How an attempt ended, if not well.
 #[derive(Debug)]
 enum Failure {
     /// Nothing happened, and trying again may help.
     Again(String),
-    /// Nothing happened because time had to be put right first; now it is.
-    TimePutRight,
+    /// Nothing happened because time has to be put right first.
+    WrongTime,
     Final(StorageError),
 }
 
 /// Before COMMIT is sent, a failure means that nothing happened.
 impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
-        let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default().into_owned();
+        let Some(code) = error.as_database_error().map(|error| error.code().unwrap_or_default().into_owned()) else {
+            // The connection is gone; a new one may be had.
+            return Self::Again(error.to_string());
+        };
         match code.as_str() {
-            // Serialization failure, deadlock, lock timeout.
-            "40001" | "40P01" | "55P03" => Self::Again(error.to_string()),
+            // Serialization failure, deadlock, lock timeout; ended by the administrator, by a restart, for idling.
+            "40001" | "40P01" | "55P03" | "57P01" | "57P02" | "57P03" | "25P03" => Self::Again(error.to_string()),
             code if code.starts_with("22") || code.starts_with("23") => {
                 Self::Final(StorageError::Conflict(error.to_string()))
             }
             _ => Self::Final(StorageError::Unavailable(error.to_string())),
         }
     }
+}
+
+impl From<StorageError> for Failure {
+    fn from(error: StorageError) -> Self {
+        Self::Final(error)
+    }
+}
+
+/// A batch decided and written, to be committed.
+struct Decided<'c> {
+    batch: Batch<'c>,
+    left: Vec<usize>,
+    now: Timestamp,
+    last_alive: Timestamp,
+    sequence: Option<i64>,
 }
 
 /// What [`Session::attempt`] got done; the positions are of commands left for the long way.
@@ -173,23 +215,29 @@ impl Session {
     async fn commit(&mut self, commands: &[&Command]) -> Result<Committed, StorageError> {
         let quick = quick_documents(commands);
         let Attempted { mut committed, left } = self.persist(commands, &quick).await?;
-        if !left.is_empty() {
-            let again: Vec<_> = left.iter().map(|position| commands[*position]).collect();
-            let long = self.persist(&again, &HashMap::new()).await?;
-            for (position, outcome) in left.into_iter().zip(long.committed.outcomes) {
-                committed.outcomes[position] = outcome;
+        if left.is_empty() {
+            return Ok(committed);
+        }
+        let again: Vec<_> = left.iter().map(|position| commands[*position]).collect();
+        match self.persist(&again, &HashMap::new()).await {
+            Ok(long) => {
+                for (position, outcome) in left.into_iter().zip(long.committed.outcomes) {
+                    committed.outcomes[position] = outcome;
+                }
+                committed.events += long.committed.events;
             }
-            committed.events += long.committed.events;
+            // What was committed before them stays so: the failure is theirs alone.
+            Err(error) => committed.failed.extend(left.into_iter().map(|position| (position, error.clone()))),
         }
         Ok(committed)
     }
 
     async fn persist(&mut self, commands: &[&Command], quick: &Quick<'_>) -> Result<Attempted, StorageError> {
-        let mut last = String::new();
+        let mut last = "time could not be put right".to_owned();
         for _ in 0..ATTEMPTS {
             match self.attempt(commands, quick).await {
                 Ok(attempted) => return Ok(attempted),
-                Err(Failure::TimePutRight) => {}
+                Err(Failure::WrongTime) => {}
                 Err(Failure::Again(reason)) => {
                     tracing::debug!(%reason, "batch tried again");
                     last = reason;
@@ -206,55 +254,83 @@ impl Session {
 
     async fn attempt(&mut self, commands: &[&Command], quick: &Quick<'_>) -> Result<Attempted, Failure> {
         self.connect().await?;
-        self.beat().await?;
-        let Some(connection) = &mut self.connection else { return Err(Failure::Again("not connected".to_owned())) };
-        let mut batch = Batch::new(commands.iter().copied(), self.policy);
-        connection.execute("BEGIN").await?;
-        load::load(connection, &mut batch, quick).await?;
-        let time = read_time(connection, &self.clock).await?;
-        if time.is_wrong() {
-            connection.execute("ROLLBACK").await?;
-            put_time_right(connection, &self.clock).await?;
-            return Err(Failure::TimePutRight);
+        in_time(PATIENCE, self.beat()).await?;
+        let decided = match in_time(PATIENCE, self.decide(commands, quick)).await {
+            Err(Failure::WrongTime) => {
+                in_time(GRACE_PATIENCE, self.put_time_right()).await?;
+                return Err(Failure::WrongTime);
+            }
+            decided => decided?,
+        };
+        commit(self.connection()?).await?;
+        let Decided { batch, left, now, last_alive, sequence } = decided;
+        self.latest = self.latest.max(now);
+        self.life.seen(last_alive);
+        if let Some(sequence) = sequence {
+            self.known.wrote(sequence);
         }
-        batch.state.token_floor = time.token_floor;
-        let now = self.clock.told(time.now);
-        let left =
-            batch.decide_if(now, |command, decision| !is_quick(command, quick) || decision.outcome.failed.is_empty());
-        save::save(connection, &batch).await?;
-        commit(connection).await?;
-        self.life.seen(time.last_alive);
-        Ok(Attempted { committed: Committed { events: batch.events.len(), outcomes: batch.outcomes }, left })
+        let committed = Committed { events: batch.events.len(), outcomes: batch.outcomes, ..Committed::default() };
+        Ok(Attempted { committed, left })
     }
 
-    /// A stale connection is found out here, where nothing is at stake.
+    /// Everything before COMMIT.
+    async fn decide<'c>(&mut self, commands: &[&'c Command], quick: &Quick<'_>) -> Result<Decided<'c>, Failure> {
+        let latest = self.latest;
+        let mut batch = Batch::new(commands.iter().copied(), self.policy);
+        let connection = self.connection()?;
+        connection.execute("BEGIN").await?;
+        load::load(connection, &mut batch, quick).await?;
+        let clock = self.clock.clone();
+        let connection = self.connection()?;
+        let time = time::read(connection, &clock).await?;
+        if time.is_wrong(latest) {
+            connection.execute("ROLLBACK").await?;
+            return Err(Failure::WrongTime);
+        }
+        self.known.sees(time.head)?;
+        batch.state.token_floor = time.token_floor;
+        let now = clock.told(time.now);
+        let left =
+            batch.decide_if(now, |command, decision| !is_quick(command, quick) || decision.outcome.failed.is_empty());
+        let sequence = save::save(self.connection()?, &batch).await?;
+        Ok(Decided { batch, left, now, last_alive: time.last_alive, sequence })
+    }
+
+    async fn put_time_right(&mut self) -> Result<(), Failure> {
+        let (clock, latest) = (self.clock.clone(), self.latest);
+        Ok(time::put_right(self.connection()?, &clock, latest).await?)
+    }
+
+    fn connection(&mut self) -> Result<&mut PgConnection, Failure> {
+        self.connection.as_mut().ok_or_else(|| Failure::Again("not connected".to_owned()))
+    }
+
+    /// A connection that was idle is tried here, where nothing is at stake.
     async fn connect(&mut self) -> Result<(), Failure> {
         if let Some(connection) = &mut self.connection
             && self.clock.now().millis_since(self.last_beat) >= Life::BEAT_MS
-            && connection.ping().await.is_err()
+            && !matches!(tokio::time::timeout(CONNECT_PATIENCE, connection.ping()).await, Ok(Ok(())))
         {
             self.connection = None;
         }
         if self.connection.is_none() {
-            let connecting = tokio::time::timeout(Duration::from_secs(3), PgConnection::connect_with(&self.options));
-            let connected = connecting.await.map_err(|_| StorageError::Unavailable("connecting timed out".to_owned()));
-            let connection = connected
-                .map_err(Failure::Final)?
-                .map_err(|error| Failure::Final(StorageError::Unavailable(error.to_string())))?;
-            self.connection = Some(connection);
+            let connecting = tokio::time::timeout(CONNECT_PATIENCE, PgConnection::connect_with(&self.options)).await;
+            let connected = connecting.map_err(|_| StorageError::Unavailable(NO_ANSWER.to_owned()))?;
+            self.connection = Some(connected.map_err(|error| StorageError::Unavailable(error.to_string()))?);
         }
         Ok(())
     }
 
     /// A sign of life every second, outside the batch: its row is everyone's. Not after a gap, which
-    /// [`put_time_right`] must see.
+    /// [`time::put_right`] must see.
     async fn beat(&mut self) -> Result<(), Failure> {
-        let Some(connection) = &mut self.connection else { return Ok(()) };
         if self.clock.now().millis_since(self.last_beat) < Life::BEAT_MS {
             return Ok(());
         }
-        let time = read_time(connection, &self.clock).await?;
-        if !time.is_wrong() {
+        let (clock, latest) = (self.clock.clone(), self.latest);
+        let connection = self.connection()?;
+        let time = time::read(connection, &clock).await?;
+        if !time.is_wrong(latest) {
             sqlx::query("UPDATE server_life SET last_alive = $1 WHERE last_alive < $1 AND $1 - last_alive <= 3000")
                 .bind(time.now.millis())
                 .execute(connection)
@@ -265,6 +341,7 @@ impl Session {
         Ok(())
     }
 
+    /// Rows that another server is deleting are left to it.
     async fn prune(&mut self, limit: u32) -> Result<usize, sqlx::Error> {
         let now = self.clock.now();
         let connection = match &mut self.connection {
@@ -273,7 +350,8 @@ impl Session {
         };
         let events = sqlx::query(
             "DELETE FROM events WHERE sequence IN
-               (SELECT sequence FROM (SELECT sequence, at FROM events ORDER BY sequence LIMIT $2) AS oldest WHERE at <= $1)",
+               (SELECT sequence FROM (SELECT sequence, at FROM events ORDER BY sequence LIMIT $2 FOR UPDATE SKIP LOCKED)
+                AS oldest WHERE at <= $1)",
         )
         .bind(now.plus_millis(-self.policy.event_retention_ms).millis())
         .bind(i64::from(limit))
@@ -281,7 +359,8 @@ impl Session {
         .await?;
         let memos = sqlx::query(
             "DELETE FROM request_memos WHERE (tenant, owner_id, request_id) IN
-               (SELECT tenant, owner_id, request_id FROM request_memos WHERE created_at <= $1 LIMIT $2)",
+               (SELECT tenant, owner_id, request_id FROM request_memos WHERE created_at <= $1 LIMIT $2
+                FOR UPDATE SKIP LOCKED)",
         )
         .bind(now.plus_millis(-self.policy.memo_retention_ms).millis())
         .bind(i64::from(limit))
@@ -291,12 +370,28 @@ impl Session {
     }
 }
 
-/// Only a COMMIT whose answer is lost leaves its outcome unknown; one that was answered with an error did not happen.
+/// A COMMIT that was answered with a conflict did not happen. Anything else may have come after it was done: a server
+/// that ends a connection says so even when it has just committed.
 async fn commit(connection: &mut PgConnection) -> Result<(), Failure> {
-    connection.execute("COMMIT").await.map(|_| ()).map_err(|error| match error {
-        sqlx::Error::Database(_) => Failure::from(error),
-        _ => Failure::Final(StorageError::OutcomeUnknown(error.to_string())),
-    })
+    let unknown = |reason: String| Failure::Final(StorageError::OutcomeUnknown(reason));
+    match tokio::time::timeout(PATIENCE, connection.execute("COMMIT")).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) if is_rolled_back(&error) => Err(error.into()),
+        Ok(Err(error)) => Err(unknown(error.to_string())),
+        Err(_) => Err(unknown(NO_ANSWER.to_owned())),
+    }
+}
+
+fn is_rolled_back(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+    ["40001", "40002", "40P01"].contains(&&*code) || code.starts_with("23")
+}
+
+async fn in_time<T>(patience: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    match tokio::time::timeout(patience, work).await {
+        Ok(done) => done,
+        Err(_) => Err(StorageError::Unavailable(NO_ANSWER.to_owned()).into()),
+    }
 }
 
 /// Documents of which only the locks are locked: a plain heartbeat or unlock is alone on them in its batch.
@@ -321,68 +416,4 @@ fn quick_documents<'c>(commands: &[&'c Command]) -> Quick<'c> {
 
 fn is_quick(command: &Command, quick: &Quick<'_>) -> bool {
     command.keys().any(|key| quick.contains_key(key))
-}
-
-/// The time, and what it has to be compared with.
-struct Time {
-    now: Timestamp,
-    last_alive: Timestamp,
-    token_floor: i64,
-}
-
-impl Time {
-    /// Behind the last sign of life: the clock was stepped back. Far ahead of it: an outage, or stepped ahead.
-    fn is_wrong(&self) -> bool {
-        self.now < self.last_alive || Life::is_outage(self.last_alive, self.now)
-    }
-}
-
-/// Read by a statement of its own, after the rows have been locked. A manual clock stands in for the database's.
-async fn read_time(connection: &mut PgConnection, clock: &Clock) -> Result<Time, sqlx::Error> {
-    let row = sqlx::query(
-        "SELECT coalesce($1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + clock_offset), last_alive, token_floor
-         FROM server_life, log_head",
-    )
-    .bind(clock.manual_now().map(Timestamp::millis))
-    .fetch_one(connection)
-    .await?;
-    Ok(Time {
-        now: Timestamp::from_millis(row.try_get(0)?),
-        last_alive: Timestamp::from_millis(row.try_get(1)?),
-        token_floor: row.try_get(2)?,
-    })
-}
-
-/// One transaction, by the server that gets to it first: a step back goes into the offset, and after an outage every
-/// lock that was alive when it began gets a whole ttl from now.
-async fn put_time_right(connection: &mut PgConnection, clock: &Clock) -> Result<(), sqlx::Error> {
-    connection.execute("BEGIN").await?;
-    // There may be a million locks to extend.
-    connection.execute("SET LOCAL statement_timeout = '60s'").await?;
-    connection.execute("SELECT 1 FROM server_life FOR UPDATE").await?;
-    let Time { now, last_alive, .. } = read_time(connection, clock).await?;
-    if now < last_alive {
-        sqlx::query("UPDATE server_life SET clock_offset = clock_offset + $1")
-            .bind(last_alive.millis_since(now))
-            .execute(&mut *connection)
-            .await?;
-    } else if Life::is_outage(last_alive, now) {
-        sqlx::query(
-            "UPDATE document_locks SET expires_at = $1 + ttl_seconds * 1000 WHERE (tenant, room, document, slot) IN
-               (SELECT tenant, room, document, slot FROM document_locks WHERE expires_at > $2
-                ORDER BY tenant, room, document, slot FOR UPDATE)",
-        )
-        .bind(now.millis())
-        .bind(last_alive.millis())
-        .execute(&mut *connection)
-        .await?;
-        sqlx::query("UPDATE lock_waiters SET expires_at = $1 WHERE expires_at > $2")
-            .bind(now.plus_millis(TICKET_MS).millis())
-            .bind(last_alive.millis())
-            .execute(&mut *connection)
-            .await?;
-        sqlx::query("UPDATE server_life SET last_alive = $1").bind(now.millis()).execute(&mut *connection).await?;
-    }
-    connection.execute("COMMIT").await?;
-    Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use sea_orm::sqlx::{self, PgConnection};
 
-use super::load::columns;
+use super::{Failure, load::columns};
 use crate::{
     locking::{Change, DocumentKey, Event, LeaseId, Lock, Memo, MemoKey, names::DocumentVersion},
     storage::{batch::Batch, event_log::Row, memo},
@@ -12,16 +12,23 @@ use crate::{
 
 type Result<T> = std::result::Result<T, sqlx::Error>;
 
-pub(super) async fn save(connection: &mut PgConnection, batch: &Batch<'_>) -> Result<()> {
+/// Answers the sequence of the last event, if there was one.
+pub(super) async fn save(
+    connection: &mut PgConnection,
+    batch: &Batch<'_>,
+) -> std::result::Result<Option<i64>, Failure> {
     let net = Net::of(&batch.changes);
     end(connection, &net.ended).await?;
     documents(connection, &net.documents).await?;
     grant(connection, &net.granted).await?;
     keep(connection, &net.kept).await?;
     for (key, memo) in &net.memos {
-        remember(connection, key, memo).await?;
+        if !remember(connection, key, memo, batch.state.policy.memo_retention_ms).await? {
+            // On another document, so neither waited for the other. The next look sees it.
+            return Err(Failure::Again("another server has just used the same request id".to_owned()));
+        }
     }
-    append(connection, &batch.events).await
+    Ok(append(connection, &batch.events).await?)
 }
 
 /// What is left of the changes when all have happened: one statement may not touch a row twice.
@@ -204,11 +211,13 @@ fn fingerprint(lock: &Lock) -> Option<&[u8]> {
     lock.last_extend.as_ref().map(|memo| memo.fingerprint.0.as_slice())
 }
 
-async fn remember(connection: &mut PgConnection, key: &MemoKey, memo: &Memo) -> Result<()> {
-    sqlx::query(
+/// Whether nobody else has: only a memo past its retention is written over.
+async fn remember(connection: &mut PgConnection, key: &MemoKey, memo: &Memo, retention_ms: i64) -> Result<bool> {
+    let remembered = sqlx::query(
         "INSERT INTO request_memos (tenant, owner_id, request_id, fingerprint, locks, created_at)
          VALUES ($1, $2, $3, $4, $5, $6)
-         ON CONFLICT (tenant, owner_id, request_id) DO UPDATE SET fingerprint = $4, locks = $5, created_at = $6",
+         ON CONFLICT (tenant, owner_id, request_id) DO UPDATE SET fingerprint = $4, locks = $5, created_at = $6
+         WHERE request_memos.created_at <= $7",
     )
     .bind(key.tenant.as_str())
     .bind(key.owner.as_str())
@@ -216,29 +225,31 @@ async fn remember(connection: &mut PgConnection, key: &MemoKey, memo: &Memo) -> 
     .bind(memo.fingerprint.0.as_slice())
     .bind(memo::to_text(&memo.locks))
     .bind(memo.created_at.millis())
+    .bind(memo.created_at.plus_millis(-retention_ms).millis())
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(remembered.rows_affected() == 1)
 }
 
 /// Takes the next sequences. Nothing is locked after `log_head`, and COMMIT follows at once.
-async fn append(connection: &mut PgConnection, events: &[Event]) -> Result<()> {
+async fn append(connection: &mut PgConnection, events: &[Event]) -> Result<Option<i64>> {
     if events.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let (tenants, rooms, names) = columns(events.iter().map(|event| &event.lock.key));
     let rows: Vec<_> = events.iter().map(Row::of).collect();
-    sqlx::query(
+    let last = sqlx::query_scalar(
         "WITH head AS (UPDATE log_head SET sequence = sequence + cardinality($1::text[])
-                       RETURNING sequence - cardinality($1::text[]) AS base)
-         INSERT INTO events (sequence, tenant, room, document, at, kind, lease_id, fencing_token, owner_id, session_id,
+                       RETURNING sequence, sequence - cardinality($1::text[]) AS base),
+         appended AS (INSERT INTO events (sequence, tenant, room, document, at, kind, lease_id, fencing_token, owner_id, session_id,
             reason, \"by\", note, held_ms, body)
          SELECT head.base + e.position, e.tenant, e.room, e.document, e.at, e.kind, e.lease_id, e.fencing_token,
             e.owner_id, e.session_id, e.reason, e.ended_by, e.note, e.held_ms, e.body
          FROM head, UNNEST($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::uuid[], $7::bigint[],
             $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::text[]) WITH ORDINALITY
            AS e (tenant, room, document, at, kind, lease_id, fencing_token, owner_id, session_id, reason, ended_by,
-                 note, held_ms, body, position)",
+                 note, held_ms, body, position))
+         SELECT sequence FROM head",
     )
     .bind(tenants)
     .bind(rooms)
@@ -254,7 +265,7 @@ async fn append(connection: &mut PgConnection, events: &[Event]) -> Result<()> {
     .bind(rows.iter().map(|row| row.note).collect::<Vec<_>>())
     .bind(rows.iter().map(|row| row.held_ms).collect::<Vec<_>>())
     .bind(rows.iter().map(|row| row.body.as_str()).collect::<Vec<_>>())
-    .execute(connection)
+    .fetch_one(connection)
     .await?;
-    Ok(())
+    Ok(Some(last))
 }

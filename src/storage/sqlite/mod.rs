@@ -6,6 +6,7 @@
 //! that was locked, full, broken or away is served again as soon as it is there. A file that is not where it was is
 //! neither written nor read any more: what would be answered from it is gone once another one takes its place.
 
+pub mod backup;
 mod file;
 mod load;
 mod save;
@@ -24,11 +25,12 @@ use sea_orm::{
     DatabaseConnection, SqlxSqliteConnector,
     sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions},
 };
+use uuid::Uuid;
 
 use super::{
     OpenError, StorageError,
     batch::{Batch, Committed},
-    event_log::random_epoch,
+    event_log::{Head, KnownHead, random_epoch},
 };
 use crate::{
     clock::Clock,
@@ -66,6 +68,12 @@ pub(super) async fn open(path: &Path) -> Result<(DatabaseConnection, File), Open
         Box::pin(async move { Ok(is_current) })
     });
     Ok((connector(current.connect_lazy_with(options.read_only(true))), in_use))
+}
+
+/// For those who have the claim.
+pub(super) fn writable(path: &Path) -> DatabaseConnection {
+    let options = SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT);
+    connector(pool(1).connect_lazy_with(options))
 }
 
 fn pool(connections: u32) -> SqlitePoolOptions {
@@ -127,6 +135,7 @@ pub struct Writer {
     clock: Clock,
     life: Arc<Life>,
     open: Option<Open>,
+    known: KnownHead,
 }
 
 /// A connection, and what its thread knows of the rows because nobody else writes them.
@@ -136,13 +145,14 @@ struct Open {
     file: Option<FileId>,
     last_alive: Timestamp,
     token_floor: i64,
+    epoch: Uuid,
     sequence: i64,
     owner_locks: HashMap<(TenantId, OwnerId), u32>,
 }
 
 impl Writer {
     pub fn new(path: PathBuf, policy: Policy, clock: Clock, life: Arc<Life>) -> Self {
-        Self { path, policy, clock, life, open: None }
+        Self { path, policy, clock, life, open: None, known: KnownHead::default() }
     }
 
     /// All commands in one transaction, or none.
@@ -151,6 +161,9 @@ impl Writer {
         match result {
             Ok((committed, last_alive)) => {
                 self.life.seen(last_alive);
+                if let Some(open) = &self.open {
+                    self.known.wrote(open.sequence);
+                }
                 Ok(committed)
             }
             Err(error) => {
@@ -189,7 +202,9 @@ impl Writer {
     fn open(&mut self) -> Result<(&mut Open, &Clock, Policy), StorageError> {
         if self.open.as_ref().is_none_or(|open| open.file != file::id(&self.path)) {
             self.open = None;
-            self.open = Some(Open::new(&self.path).map_err(|error| StorageError::Unavailable(error.to_string()))?);
+            let open = Open::new(&self.path).map_err(|error| StorageError::Unavailable(error.to_string()))?;
+            self.known.sees(Head { epoch: open.epoch, sequence: open.sequence })?;
+            self.open = Some(open);
         }
         match &mut self.open {
             Some(open) => Ok((open, &self.clock, self.policy)),
@@ -203,13 +218,14 @@ impl Open {
         // Before it is opened: if it is replaced in between, the next batch sees that.
         let file = file::id(path);
         let connection = connect(path)?;
-        let (sequence, token_floor) =
-            connection
-                .query_row("SELECT sequence, token_floor FROM log_head", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (epoch, sequence, token_floor) =
+            connection.query_row("SELECT epoch, sequence, token_floor FROM log_head", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
         let last_alive = connection.query_row("SELECT last_alive FROM server_life", [], |row| row.get(0))?;
         let owner_locks = load::owner_locks(&connection)?;
         let last_alive = Timestamp::from_millis(last_alive);
-        Ok(Self { connection, file, last_alive, token_floor, sequence, owner_locks })
+        Ok(Self { connection, file, last_alive, token_floor, epoch, sequence, owner_locks })
     }
 
     fn commit(
@@ -234,7 +250,8 @@ impl Open {
         self.last_alive = last_alive;
         self.sequence += i64::try_from(batch.events.len()).unwrap_or_default();
         self.count(&batch.changes);
-        Ok((Committed { events: batch.events.len(), outcomes: batch.outcomes }, last_alive))
+        let committed = Committed { events: batch.events.len(), outcomes: batch.outcomes, ..Committed::default() };
+        Ok((committed, last_alive))
     }
 
     /// Everything between BEGIN and COMMIT. Answers the last sign of life as the rows have it.
