@@ -82,7 +82,17 @@ impl Clock {
     pub async fn sleep(&self, duration: Duration) {
         match &self.0 {
             Source::System { .. } | Source::Database(_) => tokio::time::sleep(duration).await,
-            Source::Manual(clock) => clock.sleep(duration).await,
+            Source::Manual(clock) => clock.sleep_until(clock.now().plus_millis(millis(duration))).await,
+        }
+    }
+
+    pub async fn sleep_until(&self, moment: Timestamp) {
+        match &self.0 {
+            Source::System { .. } | Source::Database(_) => {
+                let left = u64::try_from(moment.millis_since(self.now())).unwrap_or_default();
+                tokio::time::sleep(Duration::from_millis(left)).await;
+            }
+            Source::Manual(clock) => clock.sleep_until(moment).await,
         }
     }
 }
@@ -136,15 +146,17 @@ impl ManualClock {
     }
 
     pub fn advance(&self, duration: Duration) {
-        let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        self.0.send_modify(|now| *now = now.plus_millis(millis));
+        self.0.send_modify(|now| *now = now.plus_millis(millis(duration)));
     }
 
-    async fn sleep(&self, duration: Duration) {
-        let until = self.now().plus_millis(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX));
+    async fn sleep_until(&self, moment: Timestamp) {
         // The sender lives in `self`: it cannot be gone.
-        let _ = self.0.subscribe().wait_for(|now| *now >= until).await;
+        let _ = self.0.subscribe().wait_for(|now| *now >= moment).await;
     }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Measures how long something took, for metrics and logs.

@@ -7,10 +7,11 @@ use tracing_subscriber::EnvFilter;
 use crate::settings::{Log, LogFormat};
 
 pub fn start(settings: &Log) -> Result<(), String> {
-    // A plain level is doclock's own; the libraries below it speak up when something is wrong.
+    // A plain level is doclock's own; the libraries below it speak up when something is wrong with the server. What
+    // clients send wrongly is actix_http's only complaint, and theirs to hear.
     let directives = match settings.level.as_str() {
         level if level.contains([',', '=']) => level.to_owned(),
-        level => format!("warn,doclock={level}"),
+        level => format!("warn,actix_http=off,doclock={level}"),
     };
     let filter = EnvFilter::try_new(directives).map_err(|error| format!("setting `log.level`: {error}"))?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);

@@ -12,18 +12,11 @@ pub struct Migration;
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        for table in [
-            documents(),
-            document_locks(),
-            lock_waiters(),
-            lock_handovers(),
-            request_memos(),
-            events(),
-            log_head(),
-            server_life(),
-            participants(),
-        ] {
-            create(manager, table).await?;
+        for table in [documents(), document_locks(), lock_waiters(), log_head(), server_life(), participants()] {
+            create(manager, table, Rows::Updated).await?;
+        }
+        for table in [lock_handovers(), request_memos(), events()] {
+            create(manager, table, Rows::Added).await?;
         }
         for index in indexes() {
             manager.create_index(index).await?;
@@ -54,13 +47,26 @@ impl MigrationTrait for Migration {
     }
 }
 
+/// What mostly happens to the rows of a table.
+enum Rows {
+    Added,
+    Updated,
+}
+
 /// On SQLite a table is stored in its primary key (`WITHOUT ROWID`): every access goes by that key, and a second tree
 /// for row ids would double the pages a commit writes. On PostgreSQL texts compare by bytes, as they do in SQLite and
-/// in Rust: rows are locked in that order.
-async fn create(manager: &SchemaManager<'_>, table: TableCreateStatement) -> Result<(), DbErr> {
+/// in Rust: rows are locked in that order. Where rows are updated, half of each page is left free for their new versions,
+/// so that a heartbeat touches no index.
+async fn create(manager: &SchemaManager<'_>, table: TableCreateStatement, rows: Rows) -> Result<(), DbErr> {
     let sql = match manager.get_database_backend() {
         DbBackend::Sqlite => format!("{} WITHOUT ROWID", table.to_string(SqliteQueryBuilder)),
-        _ => table.to_string(PostgresQueryBuilder).replace(" text", " text COLLATE \"C\""),
+        _ => {
+            let sql = table.to_string(PostgresQueryBuilder).replace(" text", " text COLLATE \"C\"");
+            match rows {
+                Rows::Added => sql,
+                Rows::Updated => format!("{sql} WITH (fillfactor = 50)"),
+            }
+        }
     };
     manager.get_connection().execute_unprepared(&sql).await?;
     Ok(())

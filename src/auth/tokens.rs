@@ -1,6 +1,11 @@
 //! JSON Web Tokens: which keys sign them, what they must say.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    collections::HashMap,
+    fs,
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use jsonwebtoken::{
     Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, decode_header,
@@ -67,11 +72,21 @@ impl Claims {
     }
 }
 
-/// Keys that tokens may be signed with.
-#[derive(Clone)]
-pub struct Keys(Vec<Key>);
+/// Keys that tokens may be signed with, and the tokens that were found to be.
+pub struct Keys {
+    keys: Vec<Key>,
+    known: RwLock<HashMap<String, Known>>,
+}
 
-#[derive(Clone)]
+/// A token that was verified: only its times are looked at again. A client sends the same one with every request.
+struct Known {
+    caller: Arc<Caller>,
+    valid: Validity,
+}
+
+/// So many tokens are known at most; then all are forgotten, which costs one verification each.
+const KNOWN_TOKENS: usize = 10_000;
+
 struct Key {
     id: Option<String>,
     algorithm: Algorithm,
@@ -81,7 +96,7 @@ struct Key {
 /// Key material is never printed.
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|key| (&key.id, key.algorithm))).finish()
+        f.debug_list().entries(self.keys.iter().map(|key| (&key.id, key.algorithm))).finish()
     }
 }
 
@@ -96,19 +111,37 @@ impl Keys {
         if let Some(path) = jwks_file {
             keys.extend(read_jwks(path)?);
         }
-        Ok(Self(keys))
+        Ok(Self { keys, known: RwLock::default() })
     }
 
-    pub fn verify(&self, token: &str, now: Timestamp) -> Result<Caller, TokenError> {
+    pub fn verify(&self, token: &str, now: Timestamp) -> Result<Arc<Caller>, TokenError> {
+        if let Some(known) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(token) {
+            known.valid.check(now)?;
+            return Ok(Arc::clone(&known.caller));
+        }
+        let claims = self.claims(token)?;
+        let valid = Validity { from: claims.nbf, until: claims.exp };
+        valid.check(now)?;
+        let caller = Arc::new(caller(claims)?);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= KNOWN_TOKENS {
+            known.clear();
+        }
+        known.insert(token.to_owned(), Known { caller: Arc::clone(&caller), valid });
+        Ok(caller)
+    }
+
+    /// What a token says, if one of the keys has signed it.
+    fn claims(&self, token: &str) -> Result<Claims, TokenError> {
         let header = decode_header(token).map_err(|error| TokenError::Invalid(error.to_string()))?;
         // A key is only ever used with its own algorithm: a public key cannot pass for a shared secret.
         let fits = |key: &&Key| {
             key.algorithm == header.alg && (key.id.is_none() || header.kid.is_none() || key.id == header.kid)
         };
         let mut problem = TokenError::Invalid("no key for its algorithm and key id".to_owned());
-        for key in self.0.iter().filter(fits) {
+        for key in self.keys.iter().filter(fits) {
             match decode::<Claims>(token, &key.material, &validation(key.algorithm)) {
-                Ok(token) => return caller(token.claims, now),
+                Ok(token) => return Ok(token.claims),
                 Err(error) => {
                     problem = TokenError::Invalid(match error.kind() {
                         ErrorKind::InvalidSignature => "its signature does not fit".to_owned(),
@@ -130,16 +163,28 @@ fn validation(algorithm: Algorithm) -> Validation {
     validation
 }
 
-fn caller(claims: Claims, now: Timestamp) -> Result<Caller, TokenError> {
+/// When a token is good, in seconds since 1970.
+struct Validity {
+    from: Option<f64>,
+    until: f64,
+}
+
+impl Validity {
+    fn check(&self, now: Timestamp) -> Result<(), TokenError> {
+        #[expect(clippy::cast_precision_loss, reason = "exact until the year 287396")]
+        let seconds = now.millis() as f64 / 1000.0;
+        if self.from.is_some_and(|from| from > seconds) {
+            return Err(TokenError::Invalid("it is not valid yet".to_owned()));
+        }
+        if self.until <= seconds || self.until.is_nan() {
+            return Err(TokenError::Expired);
+        }
+        Ok(())
+    }
+}
+
+fn caller(claims: Claims) -> Result<Caller, TokenError> {
     let invalid = |claim: &str, reason: &dyn std::fmt::Display| TokenError::Invalid(format!("its `{claim}` {reason}"));
-    #[expect(clippy::cast_precision_loss, reason = "exact until the year 287396")]
-    let seconds = now.millis() as f64 / 1000.0;
-    if claims.nbf.is_some_and(|nbf| nbf > seconds) {
-        return Err(TokenError::Invalid("it is not valid yet".to_owned()));
-    }
-    if claims.exp <= seconds || claims.exp.is_nan() {
-        return Err(TokenError::Expired);
-    }
     let tenant = match &claims.tenant {
         Some(tenant) => TenantId::parse(tenant).map_err(|reason| invalid("tenant", &reason))?,
         None => TenantId::default_tenant(),

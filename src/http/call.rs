@@ -1,6 +1,6 @@
 //! Who calls, and what for: the extractors every handler starts from.
 
-use std::{future::Ready, rc::Rc};
+use std::{future::Ready, sync::Arc};
 
 use actix_web::{
     FromRequest, HttpMessage, HttpRequest,
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Call {
     pub api: web::Data<Api>,
-    pub caller: Rc<Caller>,
+    pub caller: Arc<Caller>,
     pub idempotency_key: Option<RequestId>,
 }
 
@@ -47,8 +47,8 @@ impl Call {
     /// For the token given, wherever it came from.
     pub fn of(request: &HttpRequest, token: &str) -> Result<Self, Problem> {
         let api = api(request)?;
-        let caller = Rc::new(api.keys.verify(token, api.clock.wall())?);
-        request.extensions_mut().insert(Rc::clone(&caller));
+        let caller = api.keys.verify(token, api.clock.wall())?;
+        request.extensions_mut().insert(Arc::clone(&caller));
         api.rates.admit(&caller, api.clock.now())?;
         let idempotency_key = match request.headers().get("idempotency-key") {
             Some(value) => Some(idempotency_key(value)?),

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     call::{Call, DocumentPath},
-    fields::Fields,
+    fields::{Fields, not_compared},
     lock_document::{metadata, ttl_seconds},
     problem::Problem,
     view::{DoneView, LiveView, Timed},
@@ -24,10 +24,11 @@ use crate::{
 /// What is named must match the caller's lock. With nothing named, only a lock taken without session is meant.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"session_id": "tab-1"}))]
 pub struct ExtendRequest {
     lease_id: Option<Uuid>,
     session_id: Option<SessionId>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     request_id: Option<RequestId>,
     /// The lock's own unless given.
     #[schema(minimum = 1, maximum = 300)]

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{
     call::{Call, DocumentPath},
-    fields::Fields,
+    fields::{Fields, not_compared},
     problem::Problem,
     view::{DoneView, LiveView, Timed},
 };
@@ -21,6 +21,7 @@ use crate::{
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"ttl_seconds": 30, "session_id": "tab-1"}))]
 pub struct LockRequest {
     /// How long it lives past its last heartbeat. 30 unless given.
     #[schema(minimum = 1, maximum = 300)]
@@ -28,7 +29,7 @@ pub struct LockRequest {
     /// The tab or process: the same session gets the same lock again.
     session_id: Option<SessionId>,
     /// Sent again, the request acts no second time. Also as header `Idempotency-Key`.
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     request_id: Option<RequestId>,
     /// Take the lock from whoever has it: one's own always, others' with the permission.
     takeover: Option<bool>,

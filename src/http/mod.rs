@@ -1,8 +1,8 @@
 //! The HTTP API. One file per verb: request, handler, answer. This file is the route table.
 //!
 //! 1. `observe` gives the request an id, and at the end logs and counts it and renders a [`Problem`] if it failed.
-//! 2. [`call::Call`] finds out who calls; [`call::DocumentPath`] and [`fields::Fields`] parse what was sent.
-//! 3. The handler builds a command, has it committed, and shows the outcome as the caller may see it ([`view`]).
+//! 2. `call::Call` finds out who calls; `call::DocumentPath` and `fields::Fields` parse what was sent.
+//! 3. The handler builds a command, has it committed, and shows the outcome as the caller may see it (`view`).
 
 mod admin;
 mod call;

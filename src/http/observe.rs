@@ -1,11 +1,8 @@
 //! Around every request: an id, a log line, a count, and problems rendered with the time.
 
-use std::{
-    rc::Rc,
-    sync::{
-        LazyLock,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicU64, Ordering},
 };
 
 use actix_web::{
@@ -104,7 +101,7 @@ fn log(
         return;
     }
     let request = response.request();
-    let caller = request.extensions().get::<Rc<Caller>>().cloned();
+    let caller = request.extensions().get::<Arc<Caller>>().cloned();
     let parameter = |name: &str| request.match_info().get(name).map(ToOwned::to_owned);
     let (tenant, owner) =
         caller.map_or((None, None), |caller| (Some(caller.tenant.to_string()), Some(caller.owner.to_string())));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use utoipa::{
     OpenApi, PartialSchema, ToSchema,
     openapi::{
-        ContentBuilder, HttpMethod, KnownFormat, Object, ObjectBuilder, PathItem, Ref, RefOr, Response,
+        ContentBuilder, HttpMethod, KnownFormat, Object, ObjectBuilder, PathItem, Ref, RefOr, Required, Response,
         ResponseBuilder, Schema, SchemaFormat, Type,
         path::{Operation, Parameter, ParameterBuilder, ParameterIn},
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
@@ -42,7 +42,14 @@ use crate::locking::{
         health::metrics,
         docs::openapi,
     ),
-    components(schemas(problem::ProblemBody<'static>)),
+    components(schemas(problem::ProblemBody<'static>, admin::EventType)),
+    // In the order of the page at `/docs/`: what editors need comes first.
+    tags(
+        (name = "locks", description = "One document. Paths without `{document}` mean the room's own, `main`."),
+        (name = "rooms", description = "Several documents of a room at once."),
+        (name = "admin", description = "The lock table, the audit trail and figures. Takes the role admin."),
+        (name = "operations", description = "For those who run the server."),
+    ),
     security(("token" = [])),
     modifiers(&Shared),
 )]
@@ -90,19 +97,44 @@ fn complete(operation: &mut Operation, path: &str, method: &HttpMethod) {
         (true, _) => &[400, 401, 403, 404, 409, 413, 415, 422, 429, 503],
         (false, _) => &[401, 403, 503],
     };
+    for answer in operation.responses.responses.values_mut() {
+        if let RefOr::T(answer) = answer
+            && answer.description.is_empty()
+        {
+            "Done".clone_into(&mut answer.description);
+        }
+    }
     for status in statuses {
         operation.responses.responses.insert(status.to_string(), RefOr::T(problem_response(*status)));
     }
-    let mut parameters: Vec<RefOr<Parameter>> = ["room", "document"]
+    let mut parameters: Vec<RefOr<Parameter>> = [("room", "minutes"), ("document", "intro")]
         .iter()
-        .filter(|name| path.contains(&format!("{{{name}}}")))
-        .map(|name| {
-            let schema = Some(name_schema());
-            RefOr::T(ParameterBuilder::new().name(*name).parameter_in(ParameterIn::Path).schema(schema).build())
+        .filter(|(name, _)| path.contains(&format!("{{{name}}}")))
+        .map(|(name, example)| {
+            let schema = Some(name_schema(example));
+            let parameter = ParameterBuilder::new().name(*name).parameter_in(ParameterIn::Path).schema(schema);
+            RefOr::T(parameter.required(Required::True).build())
         })
         .collect();
+    if operation.operation_id.as_deref().is_some_and(|id| WITH_REQUEST_ID.contains(&id)) {
+        parameters.push(RefOr::T(idempotency_key()));
+    }
     parameters.append(operation.parameters.get_or_insert_default());
     operation.parameters = Some(parameters);
+}
+
+/// Operations that act no second time when their `request_id` comes again.
+const WITH_REQUEST_ID: [&str; 6] =
+    ["lock_document", "extend_lock", "unlock", "lock_many", "extend_many", "unlock_many"];
+
+fn idempotency_key() -> Parameter {
+    ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some("The same as `request_id`. If both are given they must be equal."))
+        .schema(Some(name_schema("try-1")))
+        .build()
 }
 
 fn problem_response(status: u16) -> Response {
@@ -124,12 +156,14 @@ fn without_document(item: &PathItem) -> PathItem {
 }
 
 /// Bytes are what counts; with 200 characters a name may still be too long.
-fn name_schema() -> Object {
+fn name_schema(example: &str) -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
         .min_length(Some(1))
         .max_length(Some(MAX_NAME_BYTES))
+        .pattern(Some(r"^(?!\.{1,2}$)[^\u0000-\u001f\u007f-\u009f]+$"))
         .description(Some("1 to 200 bytes of UTF-8, no control characters, not `.` or `..`"))
+        .examples([example])
         .build()
 }
 
@@ -146,15 +180,80 @@ macro_rules! schemas {
 }
 
 schemas! {
-    RoomId => name_schema(),
-    DocumentId => name_schema(),
-    OwnerId => name_schema(),
-    SessionId => name_schema(),
-    RequestId => name_schema(),
-    DocumentVersion => name_schema(),
+    RoomId => name_schema("minutes"),
+    DocumentId => name_schema("intro"),
+    OwnerId => name_schema("alice"),
+    SessionId => name_schema("tab-1"),
+    RequestId => name_schema("try-1"),
+    DocumentVersion => name_schema("v2"),
+    // Derived, it would show the names of the variants rather than those of the catalogue.
+    problem::Code => ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(problem::Code::ALL.iter().map(|code| code.name())))
+        .build(),
     Metadata => ObjectBuilder::new().schema_type(Type::Object).build(),
     Timestamp => ObjectBuilder::new()
         .schema_type(Type::String)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
         .build(),
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn described() -> Value {
+        serde_json::from_str(&document()).unwrap()
+    }
+
+    /// Every object in it, at any depth.
+    fn objects<'v>(value: &'v Value, found: &mut Vec<&'v serde_json::Map<String, Value>>) {
+        match value {
+            Value::Object(object) => {
+                found.push(object);
+                object.values().for_each(|value| objects(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| objects(value, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let description = described();
+        let mut found = Vec::new();
+        objects(&description, &mut found);
+        let references: Vec<_> = found.iter().filter_map(|object| object.get("$ref")?.as_str()).collect();
+        assert!(!references.is_empty());
+        for reference in references {
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(description.pointer(pointer).is_some(), "{reference}");
+        }
+    }
+
+    #[test]
+    fn what_the_standard_demands_is_there() {
+        let description = described();
+        let mut found = Vec::new();
+        objects(&description["paths"], &mut found);
+        for object in found {
+            if object.get("in").is_some_and(|place| place == "path") {
+                assert_eq!(object["required"], true, "{object:?}");
+            }
+            for (status, answer) in object.get("responses").and_then(Value::as_object).into_iter().flatten() {
+                assert!(answer["description"].is_string(), "{status} of {}", object["operationId"]);
+            }
+        }
+    }
+
+    #[test]
+    fn problem_codes_and_request_ids_are_described_as_they_are_sent() {
+        let description = described();
+        let codes = &description["components"]["schemas"]["Code"]["enum"];
+        assert!(codes.as_array().unwrap().contains(&"LOCK_HELD".into()), "{codes}");
+        let request = &description["components"]["schemas"]["LockRequest"]["properties"];
+        assert!(request["request_id"].is_object(), "{request}");
+    }
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::view::{DoneView, FailedView, LockView};
 use crate::{
     auth::{Forbidden, TokenError},
     committer::SubmitError,
@@ -21,7 +22,7 @@ use crate::{
 
 macro_rules! catalogue {
     ($($Code:ident $name:literal $status:ident $retryable:literal $title:literal),+ $(,)?) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
         pub enum Code {
             $(#[serde(rename = $name)] $Code,)+
         }
@@ -161,10 +162,39 @@ pub struct ProblemBody<'p> {
     code: Code,
     retryable: bool,
     server_time: Timestamp,
-    /// What helps: `field`, `lock`, `is_you`, `failed`, `retry_after_ms`.
     #[serde(flatten)]
-    #[schema(value_type = Option<Object>, additional_properties)]
+    #[schema(value_type = Help)]
     extra: &'p Map<String, Value>,
+}
+
+/// What helps, where it does.
+#[derive(Debug, ToSchema)]
+#[schema(as = ProblemHelp)]
+#[expect(dead_code, reason = "only describes what a problem's `extra` holds")]
+struct Help {
+    /// The field at fault.
+    #[schema(nullable = false)]
+    field: Option<String>,
+    /// The lock in the way.
+    #[schema(nullable = false)]
+    lock: Option<LockView>,
+    /// The lock in the way is the caller's own, of another session.
+    #[schema(nullable = false)]
+    is_you: Option<bool>,
+    #[schema(nullable = false, minimum = 0)]
+    retry_after_ms: Option<i64>,
+    /// The capacity in force.
+    #[schema(nullable = false, minimum = 1)]
+    capacity: Option<u32>,
+    /// How many locks one owner may hold.
+    #[schema(nullable = false)]
+    limit: Option<u32>,
+    /// Of several documents, those that failed.
+    #[schema(nullable = false)]
+    failed: Option<Vec<FailedView>>,
+    /// Of several documents, what was done all the same.
+    #[schema(nullable = false)]
+    items: Option<Vec<DoneView>>,
 }
 
 impl fmt::Display for Problem {

@@ -15,6 +15,7 @@ use crate::auth::Role;
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DocumentView {
     /// The caller's own if it has one, else the oldest.
+    #[schema(required)]
     lock: Option<LockView>,
     /// How many wait for it.
     waiting: u64,
@@ -37,6 +38,7 @@ pub async fn read_lock(call: Call, name: DocumentPath) -> Result<impl Responder,
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"fencing_token": 1}))]
 pub struct VerifyRequest {
     #[schema(minimum = 0)]
     fencing_token: i64,

@@ -18,6 +18,7 @@ use crate::{
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"lease_id": "01a1e884-dddf-78aa-85ad-c748c6ad7220", "hold": 1, "linger_ms": 3000}))]
 pub struct ReleaseRequest {
     lease_id: Uuid,
     /// As the last answer told it: if the page came back and resumed the lock, its old goodbye does nothing.
@@ -37,9 +38,9 @@ impl std::fmt::Debug for ReleaseRequest {
     }
 }
 
-/// Unlock by `sendBeacon`, at once or in a moment
+/// Unlock as a page closes, at once or in a moment
 ///
-/// Takes JSON as `text/plain` too.
+/// For `sendBeacon`: takes JSON as `text/plain` too.
 #[utoipa::path(post, path = "/api/documents/{room}/{document}/lock/release", tag = "locks",
     request_body(content((ReleaseRequest = "application/json"), (ReleaseRequest = "text/plain"))),
     responses((status = 200, body = Timed<DoneView>)))]

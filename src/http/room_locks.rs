@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     call::{Call, Documents, RoomPath},
-    fields::{Fields, Query, number_text},
+    fields::{Fields, Query, not_compared, number_text},
     lock_document::{metadata, ttl_seconds},
     problem::Problem,
     view::{self, EndedView, Items, LiveView, LockView, Timed},
@@ -39,6 +39,7 @@ pub struct PageParams {
 pub struct LockPageView {
     items: Vec<LockView>,
     /// Where the next page begins; null on the last.
+    #[schema(required)]
     next_cursor: Option<String>,
 }
 
@@ -85,13 +86,14 @@ pub fn decode_cursor(text: &str) -> Result<LockCursor, Problem> {
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"documents": ["intro", "summary"], "session_id": "tab-1"}))]
 pub struct LockManyRequest {
-    #[schema(value_type = Vec<DocumentId>, min_items = 1, max_items = 100)]
+    #[schema(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
     documents: Documents,
     #[schema(minimum = 1, maximum = 300)]
     ttl_seconds: Option<u32>,
     session_id: Option<SessionId>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     request_id: Option<RequestId>,
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
@@ -124,13 +126,14 @@ pub async fn lock_many(
 /// Several documents are named by session, or were locked without one.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"documents": ["intro", "summary"], "session_id": "tab-1"}))]
 pub struct ExtendManyRequest {
-    #[schema(value_type = Vec<DocumentId>, min_items = 1, max_items = 100)]
+    #[schema(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
     documents: Documents,
     #[schema(minimum = 1, maximum = 300)]
     ttl_seconds: Option<u32>,
     session_id: Option<SessionId>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     request_id: Option<RequestId>,
 }
 
@@ -161,12 +164,12 @@ pub async fn extend_many(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct UnlockManyRequest {
-    #[param(value_type = Vec<DocumentId>, min_items = 1, max_items = 100)]
-    #[schema(value_type = Vec<DocumentId>, min_items = 1, max_items = 100)]
+    #[param(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
+    #[schema(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
     documents: Documents,
     #[param(nullable = false)]
     session_id: Option<SessionId>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     #[param(nullable = false)]
     request_id: Option<RequestId>,
 }

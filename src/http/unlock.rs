@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     call::{Call, DocumentPath},
-    fields::Fields,
+    fields::{Fields, not_compared},
     problem::Problem,
     view::{DoneView, EndedView, Timed},
 };
@@ -28,7 +28,7 @@ pub struct UnlockRequest {
     lease_id: Option<Uuid>,
     #[param(nullable = false)]
     session_id: Option<SessionId>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "not_compared")]
     #[param(nullable = false)]
     request_id: Option<RequestId>,
     /// What the next holder is told.

@@ -34,8 +34,10 @@ pub struct LockView {
     #[schema(minimum = 0)]
     expires_in_ms: i64,
     ttl_seconds: u32,
+    #[schema(required)]
     metadata: Option<Metadata>,
     /// As the previous holder left it.
+    #[schema(required)]
     document_version: Option<DocumentVersion>,
 }
 
@@ -48,6 +50,7 @@ pub struct HolderView {
     #[schema(value_type = Option<SessionId>, required = false)]
     #[expect(clippy::option_option, reason = "not shown is not the same as not there")]
     session_id: Option<Option<SessionId>>,
+    #[schema(required)]
     name: Option<String>,
 }
 
@@ -99,6 +102,7 @@ pub struct LiveView {
 pub struct HandoverView {
     handover_id: Uuid,
     by: HolderView,
+    #[schema(required)]
     message: Option<String>,
 }
 
@@ -148,7 +152,7 @@ pub fn many(outcome: &Outcome, caller: &Caller, now: Timestamp) -> Result<Items<
         Code::NotOwner | Code::LockNotFound => Code::LeaseMismatch,
         code => code,
     };
-    Err(Problem::new(code, format!("{} of {} documents failed.", failed.len(), failed.len() + items.len()))
+    Err(Problem::new(code, format!("{} of the documents failed: `failed` says why.", failed.len()))
         .with("failed", failed)
         .with("items", items))
 }
@@ -159,8 +163,10 @@ pub struct FailedView {
     document: DocumentId,
     code: Code,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     lock: Option<LockView>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     is_you: Option<bool>,
 }
 

@@ -117,6 +117,15 @@ impl Request {
 pub struct Fingerprint(pub [u8; 16]);
 
 impl Command {
+    /// Whether it looks at more of its documents than their locks: the token, the capacity, the version.
+    pub fn needs_documents(&self) -> bool {
+        match self {
+            Self::Lock(_) => true,
+            Self::Unlock(unlock) => unlock.document_version.is_some(),
+            Self::Extend(_) | Self::Release(_) | Self::ForceUnlock(_) | Self::Expire(_) => false,
+        }
+    }
+
     /// Where its memo would be.
     pub fn memo_key(&self) -> Option<MemoKey> {
         match self {

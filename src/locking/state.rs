@@ -37,7 +37,8 @@ impl Default for Policy {
     }
 }
 
-/// A document nobody ever locked is the default: no row, token 0.
+/// A document nobody ever locked is the default: no row, token 0. So is, but for its locks, one of which nobody needs
+/// more.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DocumentState {
     pub fencing_token: i64,

@@ -1,7 +1,8 @@
 //! One batch of commands on its way through a home of storage.
 //!
 //! The home, inside one transaction:
-//! 1. locks and loads [`Batch::keys`] into `state.documents`, then [`Batch::memo_keys`], then [`Batch::lookups`];
+//! 1. loads [`Batch::document_keys`] and the locks of [`Batch::keys`] into `state.documents`, under row locks, then
+//!    [`Batch::memo_keys`], then [`Batch::lookups`];
 //! 2. reads the time and calls [`Batch::decide`];
 //! 3. writes `changes` in order, appends `events` under the next sequences, commits.
 
@@ -41,6 +42,12 @@ impl<'c> Batch<'c> {
     /// In the order in which rows are locked.
     pub fn keys(&self) -> BTreeSet<&'c DocumentKey> {
         self.commands.iter().copied().flat_map(Command::keys).collect()
+    }
+
+    /// Those of which more than the locks is needed, in the same order.
+    pub fn document_keys(&self) -> BTreeSet<&'c DocumentKey> {
+        let needing = self.commands.iter().copied().filter(|command| command.needs_documents());
+        needing.flat_map(Command::keys).collect()
     }
 
     pub fn memo_keys(&self) -> BTreeSet<MemoKey> {

@@ -1,6 +1,7 @@
 //! SPEC section 2: one test per rule. Those on concurrency and expiry have files of their own.
 
-use rusqlite::ErrorCode;
+use doclock::settings::DatabaseUrl;
+use sea_orm::{ConnectionTrait, SqlErr};
 use serde_json::json;
 
 use crate::support::{TestServer, millis, reasons};
@@ -26,19 +27,23 @@ async fn ls_inv_001_a_document_never_has_more_live_locks_than_its_capacity() {
 async fn ls_inv_001_the_schema_itself_refuses_a_second_lock_in_the_same_slot() {
     let server = TestServer::start().await;
     server.editor("alice").post(LOCK, json!({})).await.ok();
-    let database = server.database();
+    let database = server.database().await;
+    let lease = match server.url {
+        DatabaseUrl::Sqlite(_) => "randomblob(16)",
+        DatabaseUrl::Postgres(_) => "gen_random_uuid()",
+    };
     let insert = |slot: u32| {
-        database.execute(
+        format!(
             "INSERT INTO document_locks (tenant, room, document, slot, lease_id, hold, fencing_token, owner_id,
                 acquired_at, expires_at, due_at, ttl_seconds)
-             SELECT tenant, room, document, ?1, randomblob(16), 1, 2, 'mallory', acquired_at, expires_at, due_at, 30
-             FROM document_locks",
-            [slot],
+             SELECT tenant, room, document, {slot}, {lease}, 1, 2, 'mallory', acquired_at, expires_at, due_at, 30
+             FROM document_locks"
         )
     };
-    let error = insert(0).unwrap_err();
-    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::ConstraintViolation), "{error}");
-    assert_eq!(insert(1), Ok(1), "the statement is a good one: only the slot was wrong");
+    let error = database.execute_unprepared(&insert(0)).await.unwrap_err();
+    assert!(matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))), "{error}");
+    // The statement is a good one: only the slot was wrong.
+    assert_eq!(database.execute_unprepared(&insert(1)).await.unwrap().rows_affected(), 1);
 }
 
 #[tokio::test]
@@ -118,16 +123,15 @@ async fn ls_acq_002_a_free_or_overdue_document_grants() {
 #[tokio::test]
 async fn ls_acq_003_every_way_to_get_a_lock_takes_the_next_token() {
     let server = TestServer::start().await;
-    let (alice, root) = (server.editor("alice"), server.admin());
-    let room = "/api/rooms/room/locks";
+    let (alice, admin) = (server.editor("alice"), server.admin());
     assert_eq!(alice.post(LOCK, json!({"session_id": "a"})).await.ok()["fencing_token"], 1);
     // A resumed lock and a refused request are no grants.
     assert_eq!(alice.post(LOCK, json!({"session_id": "a"})).await.ok()["fencing_token"], 1);
     server.editor("bob").post(LOCK, json!({})).await.problem(409, "LOCK_HELD");
-    assert_eq!(root.post(LOCK, json!({"takeover": true})).await.ok()["fencing_token"], 2);
+    assert_eq!(admin.post(LOCK, json!({"takeover": true})).await.ok()["fencing_token"], 2);
     let lease = server.locks().await[0]["lease_id"].as_str().unwrap().to_owned();
-    root.delete(&format!("/api/admin/locks/{lease}"), json!({})).await.ok();
-    let many = alice.post(room, json!({"documents": ["main", "other"]})).await.ok();
+    admin.delete(&format!("/api/admin/locks/{lease}"), json!({})).await.ok();
+    let many = alice.post("/api/rooms/room/locks", json!({"documents": ["main", "other"]})).await.ok();
     assert_eq!((&many["items"][0]["fencing_token"], &many["items"][1]["fencing_token"]), (&json!(3), &json!(1)));
     assert_eq!(alice.get(LOCK).await.ok()["last_token"], 3);
 }

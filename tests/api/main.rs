@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+use std::path::Path;
+
+use doclock::settings::DatabaseUrl;
+
 mod raw;
 mod support;
 
@@ -22,3 +26,8 @@ mod rooms;
 mod routes;
 mod sharing;
 mod tenants;
+
+/// `tests/api_on_postgres.rs` runs the same tests on the other database.
+fn new_database(folder: &Path) -> DatabaseUrl {
+    DatabaseUrl::Sqlite(folder.join("doclock.db"))
+}

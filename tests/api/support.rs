@@ -1,6 +1,6 @@
 //! A server to test against, and callers with tokens.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use doclock::{
     app::{App, Options},
@@ -12,6 +12,7 @@ use doclock::{
     settings::{DatabaseUrl, Settings, Sources},
 };
 use reqwest::Method;
+use sea_orm::{Database, DatabaseConnection};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -25,6 +26,7 @@ const START_MS: i64 = 1_800_000_000_000;
 pub struct TestServer {
     pub clock: ManualClock,
     pub base: String,
+    pub url: DatabaseUrl,
     folder: TempDir,
     configure: fn(&mut Settings),
     options: fn() -> Options,
@@ -49,15 +51,22 @@ impl TestServer {
 
     pub async fn with_options(configure: fn(&mut Settings), options: fn() -> Options) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let url = crate::new_database(folder.path());
         let clock = ManualClock::starting_at(Timestamp::from_millis(START_MS));
-        Self::run(folder, clock, configure, options).await
+        Self::run(url, folder, clock, configure, options).await
     }
 
-    async fn run(folder: TempDir, clock: ManualClock, configure: fn(&mut Settings), options: fn() -> Options) -> Self {
+    async fn run(
+        url: DatabaseUrl,
+        folder: TempDir,
+        clock: ManualClock,
+        configure: fn(&mut Settings),
+        options: fn() -> Options,
+    ) -> Self {
         let mut settings = Settings::load(&Sources::default()).unwrap();
         settings.server.listen = "127.0.0.1:0".parse().unwrap();
         settings.server.drain_seconds = 1;
-        settings.database.url = DatabaseUrl::Sqlite(folder.path().join("doclock.db"));
+        settings.database.url = url.clone();
         settings.auth.secret = Some(SECRET.to_owned());
         configure(&mut settings);
         let given = Options { clock: Some(clock.clone()), http_workers: Some(1), ..options() };
@@ -71,11 +80,7 @@ impl TestServer {
             .await
             .unwrap();
         });
-        Self { clock, base, folder, configure, options, sweeper, stop, running }
-    }
-
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+        Self { clock, base, url, folder, configure, options, sweeper, stop, running }
     }
 
     /// Stopped and started again on the same database, at the same moment.
@@ -85,11 +90,11 @@ impl TestServer {
 
     /// The same, after having been away.
     pub async fn restart_after(self, away: Duration) -> Self {
-        let Self { clock, folder, configure, options, stop, running, .. } = self;
+        let Self { clock, url, folder, configure, options, stop, running, .. } = self;
         stop.send(()).unwrap();
         running.await.unwrap();
         clock.advance(away);
-        Self::run(folder, clock, configure, options).await
+        Self::run(url, folder, clock, configure, options).await
     }
 
     /// Time passes as for a server that is well: with a sign of life every second.
@@ -118,9 +123,13 @@ impl TestServer {
         life::beat(&self.sweeper.expiry.committer).await;
     }
 
-    /// The file itself, past the server.
-    pub fn database(&self) -> rusqlite::Connection {
-        rusqlite::Connection::open(self.folder().join("doclock.db")).unwrap()
+    /// The database itself, past the server.
+    pub async fn database(&self) -> DatabaseConnection {
+        let url = match &self.url {
+            DatabaseUrl::Sqlite(path) => format!("sqlite://{}", path.display()),
+            DatabaseUrl::Postgres(url) => url.clone(),
+        };
+        Database::connect(url).await.unwrap()
     }
 
     pub fn caller(&self, claims: Claims) -> Caller {

@@ -55,6 +55,7 @@ pub struct EventPageView {
     epoch: Uuid,
     items: Vec<EventView>,
     /// `after` of the next page; null on the last.
+    #[schema(required)]
     next_after: Option<i64>,
 }
 
@@ -66,22 +67,30 @@ pub struct EventView {
     at: Timestamp,
     room: String,
     document: String,
+    #[schema(required)]
     lease_id: Option<Uuid>,
     fencing_token: i64,
     owner_id: String,
+    #[schema(required)]
     session_id: Option<String>,
+    #[schema(required)]
     name: Option<String>,
     acquired_at: Timestamp,
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Object>, required)]
     metadata: Option<Box<RawValue>>,
+    #[schema(required)]
     document_version: Option<String>,
     /// Of an end: `released`, `expired`, `taken_over`, `revoked` or `handed_over`.
+    #[schema(required)]
     reason: Option<String>,
     /// Who ended it.
+    #[schema(required)]
     by: Option<String>,
     /// The reason an admin gave.
+    #[schema(required)]
     note: Option<String>,
     /// How long it was held.
+    #[schema(required)]
     held_ms: Option<i64>,
 }
 

@@ -39,6 +39,7 @@ pub struct LockTableParams {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LockTable {
     items: Vec<LockView>,
+    #[schema(required)]
     next_cursor: Option<String>,
     /// How many match, on all pages.
     total: u64,

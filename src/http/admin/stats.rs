@@ -51,8 +51,11 @@ pub struct Ends {
 #[schema(as = Spread)]
 pub struct SpreadView {
     count: i64,
+    #[schema(required)]
     p50: Option<i64>,
+    #[schema(required)]
     p95: Option<i64>,
+    #[schema(required)]
     max: Option<i64>,
 }
 

@@ -30,8 +30,8 @@ const STEP: u64 = 100;
 #[into_params(parameter_in = Query)]
 pub struct UnlockOneRequest {
     /// For the audit trail.
-    #[param(nullable = false, max_length = 500)]
-    #[schema(max_length = 500)]
+    #[param(nullable = false, max_length = 500, pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$")]
+    #[schema(max_length = 500, pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$")]
     reason: Option<String>,
 }
 
@@ -56,10 +56,11 @@ pub async fn unlock_one(
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"filter": {"room": "minutes"}, "reason": "left open over the weekend"}))]
 pub struct UnlockMatchingRequest {
     filter: Filter,
     /// For the audit trail.
-    #[schema(max_length = 500)]
+    #[schema(max_length = 500, pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$")]
     reason: Option<String>,
 }
 

@@ -7,8 +7,9 @@
 //! 2. The commands are decided; what changed is written by one statement per table.
 //! 3. `log_head` is locked last and gives the events their sequences: gap-free, in commit order.
 //!
-//! Plain heartbeats lock no `documents` row: a live lock that is extended needs nothing of it. A heartbeat that meets
-//! anything else is left out and decided the long way in a transaction of its own.
+//! Plain heartbeats and unlocks lock no `documents` row: a live lock that is extended or ended needs nothing of it. One
+//! that would be refused is left out and decided the long way, in a transaction of its own: a statement that waited for
+//! a lock row cannot see the row that has taken its place.
 //!
 //! Time is the database's, plus an offset that absorbs steps back. Timeouts keep a frozen server from stopping the
 //! others, and patience with an answer keeps a database that hangs from stopping this one. A connection that failed is
@@ -38,7 +39,7 @@ use super::{
 use crate::{
     clock::Clock,
     life::Life,
-    locking::{Change, Command, Decision, DocumentKey, Policy, Timestamp},
+    locking::{Command, DocumentKey, Policy, Timestamp},
 };
 
 const READERS: u32 = 8;
@@ -67,14 +68,22 @@ pub(super) async fn open(url: &str) -> Result<(DatabaseConnection, PgConnectOpti
     let now: i64 = now.fetch_one(&mut guard).await.map_err(failed)?;
     // The lock goes with the connection.
     guard.close().await.map_err(failed)?;
-    let options = plain.options([
+    let timed = plain.options([
         ("lock_timeout", "2s"),
         // Longer, or a statement that waits for a lock would end by this one, which is not tried again.
         ("statement_timeout", "4s"),
         ("idle_in_transaction_session_timeout", "2s"),
         ("synchronous_commit", "on"),
     ]);
-    Ok((pool(options.clone(), READERS), options, Timestamp::from_millis(now)))
+    let options = timed.clone().options([
+        // Every statement of a batch goes by key. The statistics of a young table would have it read whole, and the
+        // plan of a prepared statement stays.
+        ("enable_seqscan", "off"),
+        ("enable_hashjoin", "off"),
+        ("enable_mergejoin", "off"),
+        ("jit", "off"),
+    ]);
+    Ok((pool(timed, READERS), options, Timestamp::from_millis(now)))
 }
 
 fn failed(error: sqlx::Error) -> DbErr {
@@ -196,7 +205,7 @@ struct Decided<'c> {
     sequence: Option<i64>,
 }
 
-/// What [`Session::attempt`] got done; the positions are of heartbeats left for the long way.
+/// What [`Session::attempt`] got done; the positions are of commands left for the long way.
 struct Attempted {
     committed: Committed,
     left: Vec<usize>,
@@ -281,7 +290,8 @@ impl Session {
         self.known.sees(time.head)?;
         batch.state.token_floor = time.token_floor;
         let now = clock.told(time.now);
-        let left = batch.decide_if(now, |command, decision| !is_quick(command, quick) || extends_only(decision));
+        let left =
+            batch.decide_if(now, |command, decision| !is_quick(command, quick) || decision.outcome.failed.is_empty());
         let sequence = save::save(self.connection()?, &batch).await?;
         Ok(Decided { batch, left, now, last_alive: time.last_alive, sequence })
     }
@@ -384,14 +394,18 @@ async fn in_time<T>(patience: Duration, work: impl Future<Output = Result<T, Fai
     }
 }
 
-/// Documents with a plain heartbeat, and whether it is alone on them in its batch.
+/// Documents of which only the locks are locked: a plain heartbeat or unlock is alone on them in its batch.
 type Quick<'c> = HashMap<&'c DocumentKey, bool>;
 
 fn quick_documents<'c>(commands: &[&'c Command]) -> Quick<'c> {
     let mut quick = Quick::new();
     for command in commands {
-        let is_plain = matches!(command, Command::Extend(extend)
-            if extend.keys.len() == 1 && extend.request.is_none() && extend.metadata.is_none());
+        let is_plain = match command {
+            Command::Extend(_) | Command::Unlock(_) => {
+                !command.needs_documents() && command.memo_key().is_none() && command.keys().count() == 1
+            }
+            Command::Lock(_) | Command::Release(_) | Command::ForceUnlock(_) | Command::Expire(_) => false,
+        };
         for key in command.keys() {
             quick.entry(key).and_modify(|is_alone| *is_alone = false).or_insert(is_plain);
         }
@@ -401,9 +415,5 @@ fn quick_documents<'c>(commands: &[&'c Command]) -> Quick<'c> {
 }
 
 fn is_quick(command: &Command, quick: &Quick<'_>) -> bool {
-    command.keys().all(|key| quick.contains_key(key)) && matches!(command, Command::Extend(_))
-}
-
-fn extends_only(decision: &Decision) -> bool {
-    decision.outcome.failed.is_empty() && decision.changes.iter().all(|change| matches!(change, Change::Keep(_)))
+    command.keys().any(|key| quick.contains_key(key))
 }

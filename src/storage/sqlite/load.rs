@@ -25,9 +25,15 @@ pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>) -> Result<()>
                 ttl_seconds, metadata, document_version, extend_request_id, extend_fingerprint
          FROM document_locks WHERE tenant = ?1 AND room = ?2 AND document = ?3",
     )?;
-    for key in batch.keys() {
-        if let Some(document) = document(&mut documents, &mut locks, key)? {
+    for key in batch.document_keys() {
+        if let Some(document) = document(&mut documents, key)? {
             batch.state.documents.insert(key.clone(), document);
+        }
+    }
+    for key in batch.keys() {
+        let found = locks.query_map(names(key), |row| lock(row, key))?.collect::<Result<Vec<_>>>()?;
+        if !found.is_empty() {
+            batch.state.documents.entry(key.clone()).or_default().locks = found;
         }
     }
     for key in batch.memo_keys() {
@@ -43,23 +49,20 @@ pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>) -> Result<()>
     Ok(())
 }
 
-fn document(
-    documents: &mut Statement<'_>,
-    locks: &mut Statement<'_>,
-    key: &DocumentKey,
-) -> Result<Option<DocumentState>> {
-    let name = params![key.tenant.as_str(), key.room.as_str(), key.document.as_str()];
-    let document = documents.query_row(name, |row| {
+fn names(key: &DocumentKey) -> [&str; 3] {
+    [key.tenant.as_str(), key.room.as_str(), key.document.as_str()]
+}
+
+fn document(documents: &mut Statement<'_>, key: &DocumentKey) -> Result<Option<DocumentState>> {
+    let read = |row: &Row<'_>| {
         Ok(DocumentState {
             fencing_token: row.get(0)?,
             capacity: row.get(1)?,
             version: stored(row, 2, DocumentVersion::from_stored)?,
             locks: Vec::new(),
         })
-    });
-    let Some(mut document) = document.optional()? else { return Ok(None) };
-    document.locks = locks.query_map(name, |row| lock(row, key))?.collect::<Result<_>>()?;
-    Ok(Some(document))
+    };
+    documents.query_row(names(key), read).optional()
 }
 
 fn lock(row: &Row<'_>, key: &DocumentKey) -> Result<Lock> {

@@ -1,0 +1,51 @@
+//! The tests of `tests/api/`, on PostgreSQL: whatever the database, the answers are the same.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+use std::path::Path;
+
+use doclock::settings::DatabaseUrl;
+
+#[path = "support/postgres.rs"]
+mod postgres;
+#[path = "api/raw.rs"]
+mod raw;
+#[path = "api/support.rs"]
+mod support;
+
+#[path = "api/admin.rs"]
+mod admin;
+#[path = "api/auth.rs"]
+mod auth;
+#[path = "api/bad_bytes.rs"]
+mod bad_bytes;
+#[path = "api/bad_input.rs"]
+mod bad_input;
+#[path = "api/expiry.rs"]
+mod expiry;
+#[path = "api/limits.rs"]
+mod limits;
+#[path = "api/locking_rules.rs"]
+mod locking_rules;
+#[path = "api/operations.rs"]
+mod operations;
+#[path = "api/outages.rs"]
+mod outages;
+#[path = "api/races.rs"]
+mod races;
+#[path = "api/refusals.rs"]
+mod refusals;
+#[path = "api/requests.rs"]
+mod requests;
+#[path = "api/rooms.rs"]
+mod rooms;
+#[path = "api/routes.rs"]
+mod routes;
+#[path = "api/sharing.rs"]
+mod sharing;
+#[path = "api/tenants.rs"]
+mod tenants;
+
+fn new_database(_: &Path) -> DatabaseUrl {
+    DatabaseUrl::Postgres(postgres::new_database())
+}
