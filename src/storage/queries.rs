@@ -1,6 +1,8 @@
 //! Everything that is read outside a batch. Each answer is of one tenant, and of one moment: several statements share
 //! a transaction.
 
+use std::time::Duration;
+
 use sea_orm::{
     AccessMode, ColumnTrait, Condition, DatabaseConnection, DbBackend, DbErr, EntityTrait, IsolationLevel,
     PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
@@ -72,6 +74,9 @@ pub struct EventPage {
     pub has_more: bool,
 }
 
+/// For one statement. The database's own timeouts are shorter.
+const PATIENCE: Duration = Duration::from_secs(6);
+
 impl Queries {
     pub fn new(reads: DatabaseConnection) -> Self {
         Self { reads }
@@ -81,23 +86,27 @@ impl Queries {
         let snapshot = self.snapshot().await?;
         let DocumentKey { tenant, room, document } = key;
         let name = (tenant.to_string(), room.to_string(), document.to_string());
-        let row = document::Entity::find_by_id(name).one(&snapshot).await?;
+        let row = in_time(document::Entity::find_by_id(name).one(&snapshot)).await?;
         let Some(row) = row else {
             return Ok(DocumentRead { locks: Vec::new(), last_token: 0, waiting: 0 });
         };
-        let locks = document_lock::Entity::find()
-            .filter(document_lock::Column::Document.eq(document.as_str()))
-            .filter(live(tenant, now).add(document_lock::Column::Room.eq(room.as_str())))
-            .order_by_asc(document_lock::Column::FencingToken)
-            .all(&snapshot)
-            .await?;
-        let waiting = lock_waiter::Entity::find()
-            .filter(lock_waiter::Column::Tenant.eq(tenant.as_str()))
-            .filter(lock_waiter::Column::Room.eq(room.as_str()))
-            .filter(lock_waiter::Column::Document.eq(document.as_str()))
-            .filter(lock_waiter::Column::ExpiresAt.gt(now.millis()))
-            .count(&snapshot)
-            .await?;
+        let locks = in_time(
+            document_lock::Entity::find()
+                .filter(document_lock::Column::Document.eq(document.as_str()))
+                .filter(live(tenant, now).add(document_lock::Column::Room.eq(room.as_str())))
+                .order_by_asc(document_lock::Column::FencingToken)
+                .all(&snapshot),
+        )
+        .await?;
+        let waiting = in_time(
+            lock_waiter::Entity::find()
+                .filter(lock_waiter::Column::Tenant.eq(tenant.as_str()))
+                .filter(lock_waiter::Column::Room.eq(room.as_str()))
+                .filter(lock_waiter::Column::Document.eq(document.as_str()))
+                .filter(lock_waiter::Column::ExpiresAt.gt(now.millis()))
+                .count(&snapshot),
+        )
+        .await?;
         Ok(DocumentRead { locks: locks.into_iter().map(Lock::from).collect(), last_token: row.fencing_token, waiting })
     }
 
@@ -121,13 +130,10 @@ impl Queries {
                 Expr::val(*slot),
             ])));
         }
-        let mut rows = query
-            .order_by_asc(Room)
-            .order_by_asc(Document)
-            .order_by_asc(Slot)
-            .limit(limit + 1)
-            .all(&self.reads)
-            .await?;
+        let mut rows = in_time(
+            query.order_by_asc(Room).order_by_asc(Document).order_by_asc(Slot).limit(limit + 1).all(&self.reads),
+        )
+        .await?;
         let has_more = rows.len() as u64 > limit;
         rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         let next = rows.last().filter(|_| has_more).map(|row| LockCursor {
@@ -145,15 +151,17 @@ impl Queries {
         filter: &LockFilter,
         now: Timestamp,
     ) -> Result<u64, StorageError> {
-        Ok(document_lock::Entity::find()
-            .filter(matching(tenant, rooms, filter, now, self.backend()))
-            .count(&self.reads)
-            .await?)
+        Ok(in_time(
+            document_lock::Entity::find()
+                .filter(matching(tenant, rooms, filter, now, self.backend()))
+                .count(&self.reads),
+        )
+        .await?)
     }
 
     /// Of all tenants, for the server's own metrics.
     pub async fn count_all_locks(&self) -> Result<u64, StorageError> {
-        Ok(document_lock::Entity::find().count(&self.reads).await?)
+        Ok(in_time(document_lock::Entity::find().count(&self.reads)).await?)
     }
 
     pub async fn lock_by_lease(
@@ -162,25 +170,29 @@ impl Queries {
         lease_id: Uuid,
         now: Timestamp,
     ) -> Result<Option<Lock>, StorageError> {
-        let row = document_lock::Entity::find()
-            .filter(live(tenant, now).add(document_lock::Column::LeaseId.eq(lease_id)))
-            .one(&self.reads)
-            .await?;
+        let row = in_time(
+            document_lock::Entity::find()
+                .filter(live(tenant, now).add(document_lock::Column::LeaseId.eq(lease_id)))
+                .one(&self.reads),
+        )
+        .await?;
         Ok(row.map(Lock::from))
     }
 
     /// Documents with a lock that expiry has to look at.
     pub async fn due_documents(&self, now: Timestamp, limit: u64) -> Result<Vec<DocumentKey>, StorageError> {
         use document_lock::Column::{Document, DueAt, Room, Tenant};
-        let rows: Vec<(String, String, String)> = document_lock::Entity::find()
-            .select_only()
-            .columns([Tenant, Room, Document])
-            .filter(DueAt.lte(now.millis()))
-            .order_by_asc(DueAt)
-            .limit(limit)
-            .into_tuple()
-            .all(&self.reads)
-            .await?;
+        let rows: Vec<(String, String, String)> = in_time(
+            document_lock::Entity::find()
+                .select_only()
+                .columns([Tenant, Room, Document])
+                .filter(DueAt.lte(now.millis()))
+                .order_by_asc(DueAt)
+                .limit(limit)
+                .into_tuple()
+                .all(&self.reads),
+        )
+        .await?;
         let mut keys: Vec<_> = rows.iter().map(|(tenant, room, document)| key(tenant, room, document)).collect();
         // A semaphore's document may be due by several slots.
         keys.sort_unstable();
@@ -209,15 +221,17 @@ impl Queries {
         if let Some(kind) = &filter.kind {
             condition = condition.add(event::Column::Kind.eq(kind.as_str()));
         }
-        let mut rows = event::Entity::find()
-            .filter(condition)
-            .order_by_asc(event::Column::Sequence)
-            .limit(limit + 1)
-            .all(&snapshot)
-            .await?;
+        let mut rows = in_time(
+            event::Entity::find()
+                .filter(condition)
+                .order_by_asc(event::Column::Sequence)
+                .limit(limit + 1)
+                .all(&snapshot),
+        )
+        .await?;
         let has_more = rows.len() as u64 > limit;
         rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-        let head = log_head::Entity::find().one(&snapshot).await?;
+        let head = in_time(log_head::Entity::find().one(&snapshot)).await?;
         let events = rows.into_iter().map(Logged::try_from).collect::<Result<_, _>>();
         Ok(EventPage {
             epoch: head.map(|head| head.epoch).unwrap_or_default(),
@@ -233,9 +247,17 @@ impl Queries {
     pub(super) async fn snapshot(&self) -> Result<sea_orm::DatabaseTransaction, DbErr> {
         // A transaction of SQLite sees one moment by itself, and has no such settings.
         if self.backend() == DbBackend::Sqlite {
-            return self.reads.begin().await;
+            return in_time(self.reads.begin()).await;
         }
-        self.reads.begin_with_config(Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly)).await
+        in_time(self.reads.begin_with_config(Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly))).await
+    }
+}
+
+/// A database that hangs without closing its connections must not take those who read with it, expiry among them.
+async fn in_time<T>(read: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
+    match tokio::time::timeout(PATIENCE, read).await {
+        Ok(answer) => answer,
+        Err(_) => Err(DbErr::Custom("the database does not answer".to_owned())),
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, mpsc},
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -100,6 +100,7 @@ pub struct Process {
     child: Child,
     output: Lines,
     log: Lines,
+    readers: Vec<JoinHandle<()>>,
 }
 
 type Lines = Arc<Mutex<Vec<String>>>;
@@ -108,10 +109,11 @@ impl Process {
     fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, listens) = mpsc::channel();
-        let output = collect(child.stdout.take().unwrap(), Some(sender));
-        let log = collect(child.stderr.take().unwrap(), None);
+        let (output, output_reader) = collect(child.stdout.take().unwrap(), Some(sender));
+        let (log, log_reader) = collect(child.stderr.take().unwrap(), None);
         // In one piece before anything can fail, so that the child is killed if it does.
-        let mut process = Self { base: String::new(), child, output, log };
+        let readers = vec![output_reader, log_reader];
+        let mut process = Self { base: String::new(), child, output, log, readers };
         let Ok(line) = listens.recv_timeout(DEADLINE) else { panic!("does not listen: {:?}", process.log()) };
         line.split_whitespace().last().unwrap().clone_into(&mut process.base);
         process
@@ -160,8 +162,11 @@ impl Process {
         self.child.try_wait().unwrap().is_none()
     }
 
+    /// Until it has ended and all that it said has been read.
     pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
+        let status = self.child.wait().unwrap();
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        status
     }
 
     /// SIGTERM, and ended well.
@@ -179,10 +184,10 @@ impl Drop for Process {
 }
 
 /// Lines as they come; the first one is also sent.
-fn collect(pipe: impl Read + Send + 'static, first: Option<mpsc::Sender<String>>) -> Lines {
+fn collect(pipe: impl Read + Send + 'static, first: Option<mpsc::Sender<String>>) -> (Lines, JoinHandle<()>) {
     let lines = Lines::default();
     let collected = Arc::clone(&lines);
-    thread::spawn(move || {
+    let reader = thread::spawn(move || {
         let mut first = first;
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
             collected.lock().unwrap().push(line.clone());
@@ -191,7 +196,7 @@ fn collect(pipe: impl Read + Send + 'static, first: Option<mpsc::Sender<String>>
             }
         }
     });
-    lines
+    (lines, reader)
 }
 
 pub fn run(program: &str, arguments: &[&str]) -> String {
