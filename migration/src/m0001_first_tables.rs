@@ -58,15 +58,14 @@ enum Rows {
 /// in Rust: rows are locked in that order. Where rows are updated, half of each page is left free for their new versions,
 /// so that a heartbeat touches no index.
 async fn create(manager: &SchemaManager<'_>, table: TableCreateStatement, rows: Rows) -> Result<(), DbErr> {
-    let sql = match manager.get_database_backend() {
-        DbBackend::Sqlite => format!("{} WITHOUT ROWID", table.to_string(SqliteQueryBuilder)),
-        _ => {
-            let sql = table.to_string(PostgresQueryBuilder).replace(" text", " text COLLATE \"C\"");
-            match rows {
-                Rows::Added => sql,
-                Rows::Updated => format!("{sql} WITH (fillfactor = 50)"),
-            }
-        }
+    let sql = if manager.get_database_backend() == DbBackend::Sqlite {
+        format!("{} WITHOUT ROWID", table.to_string(SqliteQueryBuilder))
+    } else {
+        let free = match rows {
+            Rows::Added => "",
+            Rows::Updated => " WITH (fillfactor = 50)",
+        };
+        table.to_string(PostgresQueryBuilder).replace(" text", " text COLLATE \"C\"") + free
     };
     manager.get_connection().execute_unprepared(&sql).await?;
     Ok(())

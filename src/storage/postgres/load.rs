@@ -2,7 +2,7 @@
 
 use sea_orm::sqlx::{self, Executor as _, PgConnection, Row as _, postgres::PgRow};
 
-use super::Quick;
+use super::quick::Quick;
 use crate::{
     locking::{
         DocumentKey, DocumentState, EndReason, Ending, ExtendMemo, Fingerprint, Holder, Lock, Lookup, Memo, MemoKey,
@@ -16,7 +16,7 @@ type Result<T> = std::result::Result<T, sqlx::Error>;
 
 pub(super) async fn load(connection: &mut PgConnection, batch: &mut Batch<'_>, quick: &Quick<'_>) -> Result<()> {
     let keys: Vec<&DocumentKey> = batch.keys().into_iter().collect();
-    let decided: Vec<&DocumentKey> = keys.iter().copied().filter(|key| !quick.contains_key(key)).collect();
+    let decided: Vec<&DocumentKey> = keys.iter().copied().filter(|key| !quick.contains(key)).collect();
     documents(connection, batch, &decided).await?;
     let missing: Vec<_> = decided.iter().copied().filter(|key| !batch.state.documents.contains_key(key)).collect();
     let created: Vec<_> = batch.wanted().into_iter().filter(|key| missing.contains(key)).collect();

@@ -16,12 +16,14 @@
 //! dropped, and the next attempt opens a new one.
 
 mod load;
+mod quick;
 mod save;
 mod time;
 
-use std::{collections::HashMap, future::Future, io, str::FromStr, sync::Arc, time::Duration};
+use std::{future::Future, io, str::FromStr, sync::Arc, time::Duration};
 
 use migration::{Migrator, MigratorTrait as _};
+use quick::Quick;
 use sea_orm::{
     DatabaseConnection, DbErr, RuntimeErr, SqlxPostgresConnector,
     sqlx::{
@@ -39,7 +41,7 @@ use super::{
 use crate::{
     clock::Clock,
     life::Life,
-    locking::{Command, DocumentKey, Policy, Timestamp},
+    locking::{Command, Policy, Timestamp},
 };
 
 const READERS: u32 = 8;
@@ -213,13 +215,13 @@ struct Attempted {
 
 impl Session {
     async fn commit(&mut self, commands: &[&Command]) -> Result<Committed, StorageError> {
-        let quick = quick_documents(commands);
+        let quick = quick::documents(commands);
         let Attempted { mut committed, left } = self.persist(commands, &quick).await?;
         if left.is_empty() {
             return Ok(committed);
         }
         let again: Vec<_> = left.iter().map(|position| commands[*position]).collect();
-        match self.persist(&again, &HashMap::new()).await {
+        match self.persist(&again, &Quick::new()).await {
             Ok(long) => {
                 for (position, outcome) in left.into_iter().zip(long.committed.outcomes) {
                     committed.outcomes[position] = outcome;
@@ -290,8 +292,8 @@ impl Session {
         self.known.sees(time.head)?;
         batch.state.token_floor = time.token_floor;
         let now = clock.told(time.now);
-        let left =
-            batch.decide_if(now, |command, decision| !is_quick(command, quick) || decision.outcome.failed.is_empty());
+        let left = batch
+            .decide_if(now, |command, decision| !quick::is_quick(command, quick) || decision.outcome.failed.is_empty());
         let sequence = save::save(self.connection()?, &batch).await?;
         Ok(Decided { batch, left, now, last_alive: time.last_alive, sequence })
     }
@@ -392,28 +394,4 @@ async fn in_time<T>(patience: Duration, work: impl Future<Output = Result<T, Fai
         Ok(done) => done,
         Err(_) => Err(StorageError::Unavailable(NO_ANSWER.to_owned()).into()),
     }
-}
-
-/// Documents of which only the locks are locked: a plain heartbeat or unlock is alone on them in its batch.
-type Quick<'c> = HashMap<&'c DocumentKey, bool>;
-
-fn quick_documents<'c>(commands: &[&'c Command]) -> Quick<'c> {
-    let mut quick = Quick::new();
-    for command in commands {
-        let is_plain = match command {
-            Command::Extend(_) | Command::Unlock(_) => {
-                !command.needs_documents() && command.memo_key().is_none() && command.keys().count() == 1
-            }
-            Command::Lock(_) | Command::Release(_) | Command::ForceUnlock(_) | Command::Expire(_) => false,
-        };
-        for key in command.keys() {
-            quick.entry(key).and_modify(|is_alone| *is_alone = false).or_insert(is_plain);
-        }
-    }
-    quick.retain(|_, is_alone| *is_alone);
-    quick
-}
-
-fn is_quick(command: &Command, quick: &Quick<'_>) -> bool {
-    command.keys().any(|key| quick.contains_key(key))
 }
