@@ -17,8 +17,9 @@ pub async fn openapi(api: web::Data<Api>) -> impl Responder {
     HttpResponse::Ok().content_type("application/json").body(api.openapi.clone())
 }
 
+/// From `/docs`, and from `/` as long as there is no other page. Browsers would keep a permanent one.
 pub async fn redirect() -> impl Responder {
-    HttpResponse::PermanentRedirect().insert_header((header::LOCATION, "/docs/")).finish()
+    HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, "/docs/")).finish()
 }
 
 /// Starts the page, signed in with the token of the link that led here: `/docs/#token=…`.

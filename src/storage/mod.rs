@@ -1,6 +1,6 @@
 //! The lock table in SQL.
 //!
-//! Writing: the committer hands batches of commands to a home of storage (a [`Writer`]: [`sqlite`] or [`postgres`]),
+//! Writing: the committer hands batches of commands to a home of storage (a [`Writer`]: `sqlite` or `postgres`),
 //! which loads what they need, has [`batch::Batch`] decide them, saves what changed, appends the events and commits.
 //! Reading: [`queries`], over a pool of its own, sees what is committed and nothing else.
 

@@ -92,9 +92,12 @@ async fn the_description_lists_both_families_of_paths_and_every_call() {
 async fn the_page_to_try_it_is_served() {
     let server = TestServer::start().await;
     let stranger = server.bearing(None);
-    for (path, kind) in
-        [("/docs/", "text/html"), ("/docs", "text/html"), ("/docs/swagger-initializer.js", "text/javascript")]
-    {
+    for (path, kind) in [
+        ("/docs/", "text/html"),
+        ("/docs", "text/html"),
+        ("/", "text/html"),
+        ("/docs/swagger-initializer.js", "text/javascript"),
+    ] {
         let answer = stranger.get(path).await;
         assert_eq!(answer.status, 200, "{path}");
         assert!(answer.headers["content-type"].to_str().unwrap().starts_with(kind), "{path}");

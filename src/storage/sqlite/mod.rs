@@ -283,7 +283,7 @@ impl Open {
         if Life::is_outage(self.last_alive, now) {
             save::grace(&self.connection, self.last_alive, now)?;
         }
-        self.connection.prepare_cached("UPDATE server_life SET last_alive = ?1")?.execute([now.millis()])?;
+        self.connection.prepare_cached("UPDATE server_life SET last_alive = ?1 WHERE id = 1")?.execute([now.millis()])?;
         Ok(now)
     }
 

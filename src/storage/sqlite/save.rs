@@ -26,7 +26,7 @@ pub(super) fn save(connection: &Connection, batch: &Batch<'_>, sequence: i64) ->
     }
     if !batch.events.is_empty() {
         let head = sequence + i64::try_from(batch.events.len()).unwrap_or_default();
-        connection.prepare_cached("UPDATE log_head SET sequence = ?1")?.execute([head])?;
+        connection.prepare_cached("UPDATE log_head SET sequence = ?1 WHERE id = 1")?.execute([head])?;
     }
     Ok(())
 }
