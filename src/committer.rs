@@ -2,7 +2,7 @@
 //!
 //! 1. [`Committer::submit`] puts a command into a bounded queue; a full queue refuses at once.
 //! 2. The worker, a thread of its own, takes what is queued (it never waits for more), hands it to storage as one
-//!    batch and answers each caller after the commit, and only then. The next batch fills meanwhile.
+//!    batch, and after the commit, and only then, hands the events to the hub and answers each caller. The next batch fills meanwhile.
 //! 3. A batch that fails for a reason of its own is run again one command at a time, so that one command cannot fail
 //!    its neighbours.
 //! 4. [`Committer::stop`] closes the queue; the worker finishes what is in it and ends.
@@ -14,7 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     clock::Stopwatch,
     contention::Contention,
-    locking::{Command, Outcome},
+    hub::{Announcer, Extension},
+    locking::{Command, Done, Outcome},
     metrics::Metrics,
     storage::{StorageError, Writer, batch::Committed},
 };
@@ -52,10 +53,11 @@ impl Committer {
         writer: Writer,
         metrics: Arc<Metrics>,
         contention: Arc<Contention>,
+        announcer: Announcer,
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (sender, queue) = mpsc::channel(QUEUE);
         let (ended, has_ended) = oneshot::channel();
-        let worker = Worker { writer, metrics: Arc::clone(&metrics), contention };
+        let worker = Worker { writer, metrics: Arc::clone(&metrics), contention, announcer };
         thread::Builder::new().name("committer".to_owned()).spawn(move || {
             // Dropped at the end, by a panic too: a server without its committer must not go on half alive.
             let _ended: oneshot::Sender<()> = ended;
@@ -97,6 +99,7 @@ struct Worker {
     writer: Writer,
     metrics: Arc<Metrics>,
     contention: Arc<Contention>,
+    announcer: Announcer,
 }
 
 impl Worker {
@@ -134,6 +137,10 @@ impl Worker {
         }
         match self.timed(commands) {
             Ok(committed) => {
+                self.announcer.appended(committed.appended);
+                if self.announcer.wants_extensions() {
+                    self.announcer.extended(extensions(commands, &committed.outcomes));
+                }
                 for (reply, outcome) in replies.drain(..).zip(committed.outcomes) {
                     self.contention.note(&outcome);
                     // A caller that has gone away does not undo what was committed.
@@ -147,6 +154,8 @@ impl Worker {
                 }
             }
             Err(error) => {
+                // Of any error: a batch may have been two transactions.
+                self.announcer.unknown();
                 tracing::error!(%error, commands = commands.len(), "batch not committed");
                 for reply in replies.drain(..) {
                     let _ = reply.send(Err(error.clone()));
@@ -161,9 +170,20 @@ impl Worker {
         self.metrics.commit_seconds.observe(stopwatch.elapsed().as_secs_f64());
         #[expect(clippy::cast_precision_loss, reason = "a batch has at most a few hundred commands")]
         self.metrics.commit_batch_size.observe(commands.len() as f64);
-        self.metrics.events.inc_by(committed.events as u64);
+        let events: usize = committed.appended.iter().map(|appended| appended.events.len()).sum();
+        self.metrics.events.inc_by(events as u64);
         Ok(committed)
     }
+}
+
+/// Locks that live on, past what the room was told.
+fn extensions(commands: &[Command], outcomes: &[Outcome]) -> Vec<Extension> {
+    let live = |done: &Done| match done {
+        Done::Live { lock, .. } => Some(Extension(lock.clone())),
+        Done::Ended { .. } => None,
+    };
+    let extends = commands.iter().zip(outcomes).filter(|(command, _)| matches!(command, Command::Extend(_)));
+    extends.flat_map(|(_, outcome)| outcome.done.iter().filter_map(live)).collect()
 }
 
 fn depth(length: usize) -> i64 {

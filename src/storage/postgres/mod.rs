@@ -30,7 +30,7 @@ use tokio::runtime::Runtime;
 
 use super::{
     StorageError, TICKET_MS,
-    batch::{Batch, Committed},
+    batch::{Appended, Batch, Committed},
     event_log::random_epoch,
 };
 use crate::{
@@ -170,7 +170,7 @@ impl Session {
             for (position, outcome) in left.into_iter().zip(long.committed.outcomes) {
                 committed.outcomes[position] = outcome;
             }
-            committed.events += long.committed.events;
+            committed.appended.extend(long.committed.appended);
         }
         Ok(committed)
     }
@@ -211,10 +211,11 @@ impl Session {
         batch.state.token_floor = time.token_floor;
         let now = self.clock.told(time.now);
         let left = batch.decide_if(now, |command, decision| !is_quick(command, quick) || extends_only(decision));
-        save::save(connection, &batch).await?;
+        let base = save::save(connection, &batch).await?;
         commit(connection).await?;
         self.life.seen(time.last_alive);
-        Ok(Attempted { committed: Committed { events: batch.events.len(), outcomes: batch.outcomes }, left })
+        let appended = Appended::after(base, batch.events).into_iter().collect();
+        Ok(Attempted { committed: Committed { outcomes: batch.outcomes, appended }, left })
     }
 
     /// A stale connection is found out here, where nothing is at stake.

@@ -12,7 +12,8 @@ use crate::{
 
 type Result<T> = std::result::Result<T, sqlx::Error>;
 
-pub(super) async fn save(connection: &mut PgConnection, batch: &Batch<'_>) -> Result<()> {
+/// Answers the sequence before the first of the batch's events.
+pub(super) async fn save(connection: &mut PgConnection, batch: &Batch<'_>) -> Result<i64> {
     let net = Net::of(&batch.changes);
     end(connection, &net.ended).await?;
     documents(connection, &net.documents).await?;
@@ -222,23 +223,24 @@ async fn remember(connection: &mut PgConnection, key: &MemoKey, memo: &Memo) -> 
 }
 
 /// Takes the next sequences. Nothing is locked after `log_head`, and COMMIT follows at once.
-async fn append(connection: &mut PgConnection, events: &[Event]) -> Result<()> {
+async fn append(connection: &mut PgConnection, events: &[Event]) -> Result<i64> {
     if events.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     let (tenants, rooms, names) = columns(events.iter().map(|event| &event.lock.key));
     let rows: Vec<_> = events.iter().map(Row::of).collect();
-    sqlx::query(
+    sqlx::query_scalar(
         "WITH head AS (UPDATE log_head SET sequence = sequence + cardinality($1::text[])
-                       RETURNING sequence - cardinality($1::text[]) AS base)
-         INSERT INTO events (sequence, tenant, room, document, at, kind, lease_id, fencing_token, owner_id, session_id,
+                       RETURNING sequence - cardinality($1::text[]) AS base),
+         added AS (INSERT INTO events (sequence, tenant, room, document, at, kind, lease_id, fencing_token, owner_id, session_id,
             reason, \"by\", note, held_ms, body)
          SELECT head.base + e.position, e.tenant, e.room, e.document, e.at, e.kind, e.lease_id, e.fencing_token,
             e.owner_id, e.session_id, e.reason, e.ended_by, e.note, e.held_ms, e.body
          FROM head, UNNEST($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::uuid[], $7::bigint[],
             $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::text[]) WITH ORDINALITY
            AS e (tenant, room, document, at, kind, lease_id, fencing_token, owner_id, session_id, reason, ended_by,
-                 note, held_ms, body, position)",
+                 note, held_ms, body, position))
+         SELECT base FROM head",
     )
     .bind(tenants)
     .bind(rooms)
@@ -254,7 +256,6 @@ async fn append(connection: &mut PgConnection, events: &[Event]) -> Result<()> {
     .bind(rows.iter().map(|row| row.note).collect::<Vec<_>>())
     .bind(rows.iter().map(|row| row.held_ms).collect::<Vec<_>>())
     .bind(rows.iter().map(|row| row.body.as_str()).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
+    .fetch_one(connection)
+    .await
 }

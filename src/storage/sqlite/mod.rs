@@ -27,7 +27,7 @@ use sea_orm::{
 
 use super::{
     OpenError, StorageError,
-    batch::{Batch, Committed},
+    batch::{Appended, Batch, Committed},
     event_log::random_epoch,
 };
 use crate::{
@@ -232,9 +232,11 @@ impl Open {
             return Err(StorageError::OutcomeUnknown(error.to_string()));
         }
         self.last_alive = last_alive;
+        let base = self.sequence;
         self.sequence += i64::try_from(batch.events.len()).unwrap_or_default();
         self.count(&batch.changes);
-        Ok((Committed { events: batch.events.len(), outcomes: batch.outcomes }, last_alive))
+        let appended = Appended::after(base, batch.events).into_iter().collect();
+        Ok((Committed { outcomes: batch.outcomes, appended }, last_alive))
     }
 
     /// Everything between BEGIN and COMMIT. Answers the last sign of life as the rows have it.
