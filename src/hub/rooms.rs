@@ -20,6 +20,8 @@ use crate::{
 
 /// So many notices are kept for newcomers, who are rarely more than a few behind.
 const RECENT: usize = 1024;
+/// Who has missed more reads them from the log at its own pace: they would fill its outbox.
+const AT_ONCE: usize = 100;
 
 #[derive(Debug)]
 pub struct Rooms {
@@ -90,7 +92,11 @@ impl Rooms {
             key.tenant == tenant && in_scope
         };
         let known = usize::try_from(subscriber.after + 1 - oldest).unwrap_or_default();
-        for notice in self.recent.iter().skip(known).filter(is_meant) {
+        let missed: Vec<_> = self.recent.iter().skip(known).filter(is_meant).collect();
+        if missed.len() > AT_ONCE {
+            return Joined::TooOld;
+        }
+        for notice in missed {
             tell(&subscriber, notice);
         }
         match scope {

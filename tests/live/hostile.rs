@@ -118,7 +118,7 @@ impl Dice {
 
 fn masked(text: &str) -> Vec<u8> {
     let length = u16::try_from(text.len()).unwrap();
-    let mut frame = vec![0x81, 0x80 | 126];
+    let mut frame = vec![0x81, 0xFE];
     frame.extend(length.to_be_bytes());
     frame.extend([0; 4]);
     frame.extend(text.as_bytes());
