@@ -73,7 +73,7 @@ pub async fn events(
     }
     let place = enter(&api, &request, &caller)?;
     let last = request.headers().get("last-event-id").and_then(|id| wire::event_id(id.to_str().ok()?));
-    let outbox = Outbox::new(Bytes::new());
+    let outbox = Outbox::new(Bytes::new(), false);
     let stream = Stream { api, caller, room, outbox: Arc::clone(&outbox), _place: place };
     rt::spawn(stream.run(last));
     Ok(answer.insert_header((header::CACHE_CONTROL, "no-store")).body(outbox.body()))
@@ -100,17 +100,17 @@ impl Stream {
     async fn run(self, last: Option<crate::storage::tail::Head>) {
         let newcomer = Newcomer { api: &self.api, caller: &self.caller, outbox: &self.outbox, wire: Wire::EventStream };
         let asks = Asks { room: &self.room, after: last, extensions: false, id: None };
-        if let Ok(subscriber) = newcomer.join(&asks).await {
+        if let Ok(member) = newcomer.join(&asks).await {
             let clock = &self.api.clock;
             let left_ms = self.caller.expires_at.millis_since(clock.wall());
             let mut drain = self.api.live.drain.subscribe();
             tokio::select! {
-                () = self.outbox.closed() => {}
+                () = self.outbox.stopped() => {}
                 () = self.keep_alive() => {}
                 () = clock.sleep_until(clock.now().plus_millis(left_ms)) => {}
                 _ = drain.wait_for(Option::is_some) => {}
             }
-            self.api.live.hub.leave(&self.caller.tenant, Scope::Room(self.room.clone()), subscriber);
+            self.api.live.hub.leave(&self.caller.tenant, Scope::Room(self.room.clone()), member.id);
         }
         self.outbox.end();
     }

@@ -3,8 +3,8 @@
 //! 1. The committer hands the events of each commit, with their sequences, to the [`Publisher`], which alone owns the
 //!    lists of [`rooms`]: publishing takes no lock that anyone could hold, but for a queue's own moment.
 //! 2. An event becomes a [`Notice`]: bytes ready for the wire, encoded once per form however many hear it.
-//! 3. Each subscriber has an [`Outbox`], which takes a notice at once or not at all. One that is full is closed, and
-//!    nobody else waits for it.
+//! 3. Each subscriber has an [`Outbox`], which takes a notice at once or not at all. One that is full is left to read the
+//!    log at its own pace or is closed, and nobody else waits for it.
 //! 4. A newcomer says up to which sequence it knows its room; it gets what came after from the latest notices, and
 //!    everything from then on. If those do not reach back far enough it reads the log and asks again.
 //!
@@ -71,8 +71,19 @@ pub enum Joined {
 
 #[derive(Debug)]
 enum Request {
-    Join { tenant: TenantId, scope: Scope, subscriber: Subscriber, reply: oneshot::Sender<Joined> },
-    Leave { tenant: TenantId, scope: Scope, id: SubscriberId },
+    Join {
+        tenant: TenantId,
+        scope: Scope,
+        subscriber: Subscriber,
+        reply: oneshot::Sender<Joined>,
+    },
+    Leave {
+        tenant: TenantId,
+        scope: Scope,
+        id: SubscriberId,
+    },
+    /// Answered when everything before it has been done.
+    Settle(oneshot::Sender<()>),
 }
 
 /// The handle.
@@ -106,6 +117,14 @@ impl Hub {
         let (reply, joined) = oneshot::channel();
         self.0.requests.send(Request::Join { tenant: tenant.clone(), scope, subscriber, reply }).ok()?;
         joined.await.ok()
+    }
+
+    /// Whoever has left hears nothing any more.
+    pub async fn settle(&self) {
+        let (reply, settled) = oneshot::channel();
+        if self.0.requests.send(Request::Settle(reply)).is_ok() {
+            let _ = settled.await;
+        }
     }
 
     pub fn leave(&self, tenant: &TenantId, scope: Scope, id: SubscriberId) {

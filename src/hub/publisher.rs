@@ -229,6 +229,9 @@ impl Publisher {
                 let _ = reply.send(joined);
             }
             Request::Leave { tenant, scope, id } => self.rooms.leave(tenant, scope, id),
+            Request::Settle(reply) => {
+                let _ = reply.send(());
+            }
         }
     }
 

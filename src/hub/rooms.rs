@@ -96,8 +96,8 @@ impl Rooms {
         if missed.len() > AT_ONCE {
             return Joined::TooOld;
         }
-        for notice in missed {
-            tell(&subscriber, notice);
+        if !missed.into_iter().all(|notice| tell(&subscriber, notice)) {
+            return Joined::TooOld;
         }
         match scope {
             Scope::Room(room) => self.by_room.entry((tenant, room)).or_default().push(subscriber),
@@ -141,5 +141,6 @@ impl Rooms {
 
 /// Whether the subscriber is still there.
 fn tell(subscriber: &Subscriber, notice: &Notice) -> bool {
-    notice.sequence <= subscriber.after || subscriber.outbox.push(notice.bytes_for(subscriber)).is_ok()
+    notice.sequence <= subscriber.after
+        || subscriber.outbox.notify(notice.sequence, notice.bytes_for(subscriber)).is_ok()
 }

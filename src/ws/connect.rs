@@ -69,7 +69,7 @@ fn upgrade(request: &HttpRequest, payload: web::Payload, hears: Hears) -> Result
     }
     check_origin(&api, request.headers())?;
     let response = handshake(request)?;
-    let outbox = Outbox::new(wire::close(Close::TooSlow, "too slow"));
+    let outbox = Outbox::new(wire::close(Close::TooSlow, "too slow"), !matches!(hears, Hears::Everything));
     let (place, fits) = api.live.sockets.enter(request.peer_addr().map(|address| address.ip()));
     let socket = Socket::new(api, std::sync::Arc::clone(&outbox), Reader::new(payload.into_inner()), place);
     let token = token(request.headers()).map(ToOwned::to_owned);

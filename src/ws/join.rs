@@ -26,7 +26,7 @@ use crate::{
 const PAGE_BYTES: usize = 32 * 1024;
 const PAGE_EVENTS: u64 = 200;
 /// Who does not take a page for so long is too slow.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Newcomer<'a> {
     pub api: &'a Api,
@@ -41,6 +41,34 @@ pub struct Asks<'a> {
     pub after: Option<Head>,
     pub extensions: bool,
     pub id: Option<&'a Id>,
+}
+
+/// Its place in a room.
+#[derive(Debug, Clone, Copy)]
+pub struct Member {
+    pub id: SubscriberId,
+    /// Up to where it knew the room when it got its place.
+    known: i64,
+    /// Not if its outbox was full: it is told nothing after what it knows.
+    is_live: bool,
+    pub extensions: bool,
+}
+
+impl Member {
+    /// Up to where it knows the room, if its outbox takes nothing from this sequence on.
+    pub fn known_before(&self, from: i64) -> i64 {
+        if self.is_live { self.known.max(from - 1) } else { self.known }
+    }
+
+    /// Without a place, for the time being.
+    #[must_use]
+    pub fn away(self, known: i64) -> Self {
+        Self { known, is_live: false, ..self }
+    }
+
+    pub fn known(&self) -> i64 {
+        self.known
+    }
 }
 
 /// Why it did not get in.
@@ -60,23 +88,28 @@ impl From<Refused> for Stopped {
 }
 
 impl Newcomer<'_> {
-    pub async fn join(&self, asks: &Asks<'_>) -> Result<SubscriberId, Stopped> {
+    pub async fn join(&self, asks: &Asks<'_>) -> Result<Member, Stopped> {
         let problem = |error| Stopped::Problem(Problem::from(error));
         let start = self.api.queries.start(&self.caller.tenant, asks.room, asks.after).await.map_err(problem)?;
         self.tell(asks, start.head, &start.told).await?;
-        let mut after = start.head.sequence;
-        let id = self.api.live.hub.next_id();
+        self.go_on(asks.room, start.head.sequence, asks.extensions).await
+    }
+
+    /// From a sequence on, with neither snapshot nor gap.
+    pub async fn go_on(&self, room: &RoomId, after: i64, extensions: bool) -> Result<Member, Stopped> {
+        let hub = &self.api.live.hub;
+        let mut member = Member { id: hub.next_id(), known: after, is_live: true, extensions };
         loop {
+            let (id, after) = (member.id, member.known);
             let outbox = Arc::clone(self.outbox);
-            let (hub, tenant) = (&self.api.live.hub, &self.caller.tenant);
-            let subscriber = Subscriber {
-                after,
-                extensions: asks.extensions,
-                ..Subscriber::new(id, outbox, self.caller, self.wire)
-            };
-            match hub.join(tenant, Scope::Room(asks.room.clone()), subscriber).await {
-                Some(Joined::Live) => return Ok(id),
-                Some(Joined::TooOld) => after = self.read_on(asks.room, after).await?,
+            let subscriber = Subscriber { after, extensions, ..Subscriber::new(id, outbox, self.caller, self.wire) };
+            match hub.join(&self.caller.tenant, Scope::Room(room.clone()), subscriber).await {
+                Some(Joined::Live) => return Ok(member),
+                // It has to be emptied first.
+                Some(Joined::TooOld) if self.outbox.full_from().is_some() => {
+                    return Ok(Member { is_live: false, ..member });
+                }
+                Some(Joined::TooOld) => member.known = self.read_on(room, after).await?,
                 None => return Err(Stopped::Gone),
             }
         }
@@ -149,8 +182,8 @@ impl Newcomer<'_> {
         Ok(self.outbox.push_page(wire::message(self.wire, r#type, id, &frames::json(&page)))?)
     }
 
-    /// Until the last page has been taken.
-    async fn taken(&self) -> Result<(), Stopped> {
+    /// Until everything queued has been taken.
+    pub async fn taken(&self) -> Result<(), Stopped> {
         if tokio::time::timeout(PATIENCE, self.outbox.drained()).await.is_err() {
             self.outbox.close_as_too_slow();
             return Err(Stopped::Gone);

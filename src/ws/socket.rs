@@ -20,7 +20,7 @@ use super::{
     commands,
     decoder::{Broken, Incoming},
     frames::{self, Asked, Id, Room, Time},
-    join::{Asks, Newcomer, Stopped},
+    join::{Asks, Member, Newcomer, Stopped},
     reader::Reader,
     wire,
 };
@@ -68,7 +68,7 @@ pub struct Socket {
     /// When it must have said who it is, or say it anew.
     known_until: Timestamp,
     ping: Ping,
-    rooms: HashMap<RoomId, SubscriberId>,
+    rooms: HashMap<RoomId, Member>,
     everything: Option<SubscriberId>,
 }
 
@@ -140,7 +140,7 @@ impl Socket {
                 Some(Err(Broken::Bad(reason))) => Err(End::Close(Close::BadFrame, reason.to_owned())),
                 None => Err(End::Gone),
             },
-            () = self.outbox.closed() => Err(End::Gone),
+            () = self.outbox.stopped() => self.stopped().await,
             () = self.api.clock.sleep_until(due_at) => self.due(),
             window = drained(drain), if leaves.is_none() => {
                 *leaves = Some(Box::pin(tokio::time::sleep(random_part(window))));
@@ -312,13 +312,38 @@ impl Socket {
     async fn join(&mut self, caller: &Caller, asks: &Asks<'_>) -> Step {
         let newcomer = Newcomer { api: &self.api, caller, outbox: &self.outbox, wire: Wire::WebSocket };
         match newcomer.join(asks).await {
-            Ok(subscriber) => {
-                self.rooms.insert(asks.room.clone(), subscriber);
+            Ok(member) => {
+                self.rooms.insert(asks.room.clone(), member);
                 Ok(())
             }
             Err(Stopped::Problem(problem)) => self.refuse(asks.id, &problem),
             Err(Stopped::Gone) => Err(End::Gone),
         }
+    }
+
+    /// More came at once than the outbox holds: once that is written the log has the rest. Who does not even take what
+    /// is queued is too slow.
+    async fn stopped(&mut self) -> Step {
+        let (Some(from), Some(caller)) = (self.outbox.full_from(), self.caller.clone()) else { return Err(End::Gone) };
+        let hub = &self.api.live.hub;
+        let newcomer = Newcomer { api: &self.api, caller: &caller, outbox: &self.outbox, wire: Wire::WebSocket };
+        newcomer.taken().await.map_err(|_| End::Gone)?;
+        for (room, member) in &mut self.rooms {
+            hub.leave(&caller.tenant, Scope::Room(room.clone()), member.id);
+            *member = member.away(member.known_before(from));
+        }
+        // Only when nobody writes to it any more: what comes next must follow what it has.
+        hub.settle().await;
+        self.outbox.reopen();
+        for (room, member) in &mut self.rooms {
+            *member = match newcomer.go_on(room, member.known(), member.extensions).await {
+                Ok(member) => member,
+                Err(Stopped::Gone) => return Err(End::Gone),
+                // The log cannot be read, and the socket cannot go on without it.
+                Err(Stopped::Problem(_)) => return Err(End::Close(Close::TooSlow, "too slow".to_owned())),
+            };
+        }
+        Ok(())
     }
 
     fn unsubscribe(&mut self, caller: &Caller, mut asked: Asked) -> Step {
@@ -334,16 +359,16 @@ impl Socket {
     }
 
     fn leave_room(&mut self, caller: &Caller, room: &RoomId) {
-        if let Some(subscriber) = self.rooms.remove(room) {
-            self.api.live.hub.leave(&caller.tenant, Scope::Room(room.clone()), subscriber);
+        if let Some(member) = self.rooms.remove(room) {
+            self.api.live.hub.leave(&caller.tenant, Scope::Room(room.clone()), member.id);
         }
     }
 
     fn leave(&mut self) {
         let Some(caller) = self.caller.clone() else { return };
         let hub = &self.api.live.hub;
-        for (room, subscriber) in self.rooms.drain() {
-            hub.leave(&caller.tenant, Scope::Room(room), subscriber);
+        for (room, member) in self.rooms.drain() {
+            hub.leave(&caller.tenant, Scope::Room(room), member.id);
         }
         if let Some(subscriber) = self.everything.take() {
             hub.leave(&caller.tenant, Scope::Rooms(caller.rooms.clone()), subscriber);

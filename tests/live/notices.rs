@@ -34,6 +34,48 @@ async fn everyone_in_a_room_hears_every_event_once_and_in_order() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_larger_than_an_outbox_closes_nobody_who_reads() {
+    let server = TestServer::start().await;
+    let mut sockets = Vec::new();
+    for index in 0..20 {
+        let (mut socket, _) = server.viewer(&format!("viewer {index}")).in_room("room").await;
+        socket.subscribe("other", None).await;
+        sockets.push(tokio::spawn(async move {
+            let mut seen = Vec::new();
+            while seen.len() < 4000 {
+                let notice = socket.next().await;
+                seen.push((notice["room"].as_str().unwrap().to_owned(), sequence(&notice)));
+            }
+            socket.is_quiet().await;
+            seen
+        }));
+    }
+    let editors = (0..20).map(|editor| {
+        let caller = server.editor(&format!("editor {editor}")).connected();
+        tokio::spawn(async move {
+            let documents: Vec<_> = (0..100).map(|index| format!("{editor} {index}")).collect();
+            let (path, body) =
+                (format!("/api/rooms/{}/locks", ["room", "other"][editor % 2]), json!({"documents": documents}));
+            caller.post(&path, body.clone()).await.ok();
+            caller.delete(&path, body).await.ok();
+        })
+    });
+    for editor in editors.collect::<Vec<_>>() {
+        editor.await.unwrap();
+    }
+    for socket in sockets {
+        let seen = socket.await.unwrap();
+        for room in ["room", "other"] {
+            let of_room: Vec<_> = seen.iter().filter(|(of, _)| of == room).map(|(_, sequence)| *sequence).collect();
+            assert!(of_room.is_sorted(), "in order");
+        }
+        let mut all: Vec<_> = seen.into_iter().map(|(_, sequence)| sequence).collect();
+        all.sort_unstable();
+        assert_eq!(all, (1..=4000).collect::<Vec<_>>(), "each once");
+    }
+}
+
 #[tokio::test]
 async fn notices_say_who_and_how_and_show_the_lease_to_its_owner_and_admins_only() {
     let server = TestServer::start().await;
