@@ -1,8 +1,9 @@
 //! The composition root: what exists, in which order it starts, in which order it stops.
 //!
 //! Start: storage, clock (not before what storage has seen), committer, one sign of life (which is where grace after
-//! an outage is given), workers, HTTP.
-//! Stop: not ready any more, HTTP finishes its requests, workers end, the committer finishes its queue.
+//! an outage is given), publisher, workers, HTTP.
+//! Stop: not ready any more, sockets are told and closed, HTTP finishes its requests, workers end, the committer
+//! finishes its queue.
 //! A worker that ends by itself has crashed, and takes the server with it rather than leave it half alive.
 
 use std::{
@@ -16,8 +17,15 @@ use std::{
     time::Duration,
 };
 
-use actix_web::{HttpServer, dev::Server, web};
-use tokio::{sync::oneshot, task::JoinSet};
+use actix_web::{
+    HttpServer,
+    dev::{Server, ServerHandle},
+    web,
+};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
 use tokio_cron_scheduler::JobScheduler;
 
 use crate::{
@@ -25,26 +33,33 @@ use crate::{
         Claims, KeyError, Keys, Role, TokenError,
         secret::{self, Secret, SecretError},
     },
-    clock::{Clock, ManualClock},
+    clock::{Clock, ManualClock, Stopwatch},
+    cluster::Tail,
     committer::Committer,
     contention::Contention,
     expiry::Expiry,
-    http::{self, Api, Origins, Rates},
+    http::{self, Api, Origins, Rates, Tickets},
+    hub::{Hub, Publisher},
     jobs::{self, Sweeper},
     life::{self, Life},
     locking::{Policy, Timestamp},
     metrics::Metrics,
     settings::Settings,
-    storage::{OpenError, Storage},
+    storage::{OpenError, Storage, StorageError},
+    ws::{Live, Sockets, frames},
 };
 
 /// Tokens in printed links are good for a working day.
 const LINK_HOURS: i64 = 8;
+/// Of the time to stop in, what sockets get; the rest is for requests that were begun last.
+const SOCKETS_SHARE: f64 = 0.9;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
     Storage(#[from] OpenError),
+    #[error(transparent)]
+    Log(#[from] StorageError),
     #[error(transparent)]
     Secret(#[from] SecretError),
     #[error(transparent)]
@@ -89,6 +104,7 @@ pub struct App {
     pub sweeper: Sweeper,
     api: web::Data<Api>,
     server: Server,
+    drain_for: Duration,
     scheduler: JobScheduler,
     committer_ended: oneshot::Receiver<String>,
     workers: JoinSet<()>,
@@ -113,10 +129,18 @@ impl App {
         let contention = Arc::new(Contention::default());
         let life = Arc::new(Life::new(storage.latest));
         let writer = storage.writer(policy(&settings), clock.clone(), Arc::clone(&life))?;
-        let (committer, committer_ended) = Committer::start(writer, Arc::clone(&metrics), Arc::clone(&contention))?;
+        let (announcer, unstarted) = Publisher::announcer();
+        let (committer, committer_ended) =
+            Committer::start(writer, Arc::clone(&metrics), Arc::clone(&contention), announcer)?;
         life::beat(&committer).await;
 
         let queries = storage.queries.clone();
+        let mut workers = JoinSet::new();
+        let tail = storage.shared().map(|options| Tail::start(&options, settings.database.notify, &mut workers));
+        let head = queries.head().await?;
+        let (publisher, hub) =
+            Publisher::new(unstarted, head, queries.clone(), tail, frames::encode, frames::encode_extension);
+        workers.spawn(publisher.run());
         let expiry = Expiry {
             committer: committer.clone(),
             queries: queries.clone(),
@@ -125,17 +149,17 @@ impl App {
         };
         let sweeper = Sweeper { expiry: expiry.clone(), metrics: Arc::clone(&metrics) };
         let scheduler = jobs::start(sweeper.clone(), &settings.jobs.sweep, !options.without_workers).await?;
-        let mut workers = JoinSet::new();
         if !options.without_workers {
             workers.spawn(life::run(committer.clone(), clock.clone()));
             workers.spawn(expiry.run());
         }
+        let drain_for = Duration::from_secs(settings.server.drain_seconds.into());
         let api = web::Data::new(Api {
             committer,
             queries,
             life,
             keys,
-            metrics,
+            metrics: Arc::clone(&metrics),
             contention,
             rates: Rates::new(settings.limits.requests_per_second),
             started_at: clock.now(),
@@ -143,11 +167,23 @@ impl App {
             public_metrics: settings.server.public_metrics,
             draining: AtomicBool::new(false),
             openapi: http::openapi_document(),
+            live: live(&settings, hub, &metrics),
             clock,
         });
         let (server, address) = listen(&settings, &api, options.http_workers)?;
         let links = links(&settings, secret.as_ref(), address, api.clock.wall())?;
-        Ok(Self { address, links, sweeper, api, server, scheduler, committer_ended, workers, _storage: storage })
+        Ok(Self {
+            address,
+            links,
+            sweeper,
+            api,
+            server,
+            drain_for,
+            scheduler,
+            committer_ended,
+            workers,
+            _storage: storage,
+        })
     }
 
     /// Serves until `stop` resolves, then finishes what was begun.
@@ -165,7 +201,13 @@ impl App {
             _ = &mut server => Some(Crash::Worker("the HTTP server")),
         };
         self.api.draining.store(true, Ordering::Release);
-        http.stop(crashed.is_none()).await;
+        if crashed.is_none() {
+            drain(&self.api, &http, self.drain_for).await;
+            // Whatever has not finished by now is not waited for.
+            server.abort();
+        } else {
+            http.stop(false).await;
+        }
         self.workers.shutdown().await;
         if let Err(error) = self.scheduler.shutdown().await {
             tracing::warn!(%error, "the scheduler did not stop");
@@ -176,6 +218,32 @@ impl App {
         }
         crashed.map_or(Ok(()), Err)
     }
+}
+
+fn live(settings: &Settings, hub: Hub, metrics: &Metrics) -> Live {
+    Live {
+        hub,
+        sockets: Sockets::new(&settings.limits, metrics.sockets.clone()),
+        tickets: Tickets::default(),
+        origins: Origins::new(&settings.server.allowed_origins, settings.server.listen),
+        rooms_per_socket: settings.limits.rooms_per_socket,
+        drain: watch::Sender::new(None),
+    }
+}
+
+/// Sockets are told, and closed one after the other while requests are still served; then open requests may finish. Both
+/// together take no longer than `time`. By the time of the world outside: this is for whoever sent the signal.
+async fn drain(api: &Api, http: &ServerHandle, time: Duration) {
+    let stopwatch = Stopwatch::start();
+    api.live.drain.send_replace(Some(time.mul_f64(SOCKETS_SHARE)));
+    let sockets_left = async {
+        while api.live.sockets.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    // Who has not gone by then is not waited for.
+    let _ = tokio::time::timeout(time.mul_f64(SOCKETS_SHARE), sockets_left).await;
+    let _ = tokio::time::timeout(time.saturating_sub(stopwatch.elapsed()), http.stop(true)).await;
 }
 
 fn policy(settings: &Settings) -> Policy {

@@ -2,7 +2,7 @@
 //!
 //! 1. [`Committer::submit`] puts a command into a bounded queue; a full queue refuses at once.
 //! 2. The worker, a thread of its own, takes what is queued (it never waits for more), hands it to storage as one
-//!    batch and answers each caller after the commit, and only then. The next batch fills meanwhile.
+//!    batch, and after the commit, and only then, hands the events to the hub and answers each caller. The next batch fills meanwhile.
 //! 3. A batch that fails for a reason of its own is run again one command at a time, so that one command cannot fail
 //!    its neighbours.
 //! 4. A database that has lost what this process has seen in it ends the worker, and with it the server.
@@ -15,7 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     clock::Stopwatch,
     contention::Contention,
-    locking::{Command, Outcome},
+    hub::{Announcer, Extension},
+    locking::{Command, Done, Outcome},
     metrics::Metrics,
     storage::{StorageError, Writer, batch::Committed},
 };
@@ -55,10 +56,11 @@ impl Committer {
         writer: Writer,
         metrics: Arc<Metrics>,
         contention: Arc<Contention>,
+        announcer: Announcer,
     ) -> io::Result<(Self, oneshot::Receiver<String>)> {
         let (sender, queue) = mpsc::channel(QUEUE);
         let (ended, has_ended) = oneshot::channel();
-        let worker = Worker { writer, metrics: Arc::clone(&metrics), contention };
+        let worker = Worker { writer, metrics: Arc::clone(&metrics), contention, announcer };
         thread::Builder::new().name("committer".to_owned()).spawn(move || {
             // Dropped at the end, by a panic too: a server without its committer must not go on half alive.
             let ended: oneshot::Sender<String> = ended;
@@ -102,6 +104,7 @@ struct Worker {
     writer: Writer,
     metrics: Arc<Metrics>,
     contention: Arc<Contention>,
+    announcer: Announcer,
 }
 
 impl Worker {
@@ -146,7 +149,8 @@ impl Worker {
             return None;
         }
         match self.timed(commands) {
-            Ok(committed) => {
+            Ok(mut committed) => {
+                self.announce(commands, &mut committed);
                 self.answer(committed, replies.drain(..));
                 None
             }
@@ -156,12 +160,25 @@ impl Worker {
                 singly.find_map(|(command, reply)| self.commit(std::slice::from_ref(command), &mut vec![reply]))
             }
             Err(error) => {
+                // Of any error: a batch may have been two transactions.
+                self.announcer.unknown();
                 tracing::error!(%error, commands = commands.len(), "batch not committed");
                 for reply in replies.drain(..) {
                     let _ = reply.send(Err(error.clone()));
                 }
                 matches!(error, StorageError::Rewound { .. }).then(|| error.to_string())
             }
+        }
+    }
+
+    /// Before anyone is answered: who acts on an answer finds the room told.
+    fn announce(&self, commands: &[Command], committed: &mut Committed) {
+        self.announcer.appended(std::mem::take(&mut committed.appended));
+        if self.announcer.wants_extensions() {
+            self.announcer.extended(extensions(commands, &committed.outcomes));
+        }
+        if !committed.failed.is_empty() {
+            self.announcer.unknown();
         }
     }
 
@@ -183,9 +200,20 @@ impl Worker {
         self.metrics.commit_seconds.observe(stopwatch.elapsed().as_secs_f64());
         #[expect(clippy::cast_precision_loss, reason = "a batch has at most a few hundred commands")]
         self.metrics.commit_batch_size.observe(commands.len() as f64);
-        self.metrics.events.inc_by(committed.events as u64);
+        let events: usize = committed.appended.iter().map(|appended| appended.events.len()).sum();
+        self.metrics.events.inc_by(events as u64);
         Ok(committed)
     }
+}
+
+/// Locks that live on, past what the room was told.
+fn extensions(commands: &[Command], outcomes: &[Outcome]) -> Vec<Extension> {
+    let live = |done: &Done| match done {
+        Done::Live { lock, .. } => Some(Extension(lock.clone())),
+        Done::Ended { .. } => None,
+    };
+    let extends = commands.iter().zip(outcomes).filter(|(command, _)| matches!(command, Command::Extend(_)));
+    extends.flat_map(|(_, outcome)| outcome.done.iter().filter_map(live)).collect()
 }
 
 fn depth(length: usize) -> i64 {

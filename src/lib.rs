@@ -9,18 +9,24 @@
 //! state the previous one left, changes and events are written, and after the commit, and only then, callers get
 //! their answers.
 //!
+//! The path of a notice: the committer hands the events of each commit to the publisher of the [`hub`], which writes them
+//! to the bounded queue of everyone in the room; commits of other servers are found in the log ([`cluster`]). [`ws`] is
+//! one socket's life, and how it gets into a room without gap or overlap.
+//!
 //! The path of time: [`clock`] never runs backwards; [`life`] notices outages and lets locks survive them; [`expiry`]
 //! sends overdue locks through the committer; [`jobs`] clean up.
 //!
-//! Dependencies point one way: `http, expiry, jobs -> committer -> storage -> locking`. Only [`app`] knows everyone.
+//! Dependencies point one way: `http, ws, expiry, jobs -> committer -> hub, storage -> locking`. Only [`app`] knows everyone.
 
 pub mod app;
 pub mod auth;
 pub mod clock;
+pub mod cluster;
 pub mod committer;
 pub mod contention;
 pub mod expiry;
 pub mod http;
+pub mod hub;
 pub mod jobs;
 pub mod life;
 pub mod locking;
@@ -28,3 +34,4 @@ pub mod logging;
 pub mod metrics;
 pub mod settings;
 pub mod storage;
+pub mod ws;

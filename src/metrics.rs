@@ -12,6 +12,7 @@ pub struct Metrics {
     http_requests: IntCounterVec,
     http_seconds: HistogramVec,
     pub locks: IntGauge,
+    pub sockets: IntGauge,
     pub queue_depth: IntGauge,
     pub commit_seconds: Histogram,
     pub commit_batch_size: Histogram,
@@ -34,6 +35,7 @@ impl Metrics {
                 &["route", "method"],
             )?,
             locks: IntGauge::new("doclock_locks", "Locks in the lock table.")?,
+            sockets: IntGauge::new("doclock_sockets", "Open WebSockets and event streams.")?,
             queue_depth: IntGauge::new("doclock_queue_depth", "Commands waiting for the committer.")?,
             commit_seconds: Histogram::with_opts(seconds("doclock_commit_seconds", "Time to commit a batch."))?,
             commit_batch_size: Histogram::with_opts(
@@ -47,6 +49,7 @@ impl Metrics {
         registry.register(Box::new(metrics.http_requests.clone()))?;
         registry.register(Box::new(metrics.http_seconds.clone()))?;
         registry.register(Box::new(metrics.locks.clone()))?;
+        registry.register(Box::new(metrics.sockets.clone()))?;
         registry.register(Box::new(metrics.queue_depth.clone()))?;
         registry.register(Box::new(metrics.commit_seconds.clone()))?;
         registry.register(Box::new(metrics.commit_batch_size.clone()))?;

@@ -44,6 +44,7 @@ pub struct Server {
 #[serde(deny_unknown_fields)]
 pub struct Database {
     pub url: DatabaseUrl,
+    pub notify: bool,
 }
 
 /// Where the database is, and of what kind.
@@ -144,6 +145,9 @@ pub enum LogFormat {
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     pub locks_per_owner: u32,
+    pub sockets_per_owner: u32,
+    pub sockets_per_address: u32,
+    pub rooms_per_socket: u32,
     pub requests_per_second: u32,
 }
 

@@ -12,7 +12,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::locking::names::{OwnerId, RoomId, TenantId};
+use crate::locking::{
+    Timestamp,
+    names::{OwnerId, RoomId, TenantId},
+};
 pub use rooms::RoomGlobs;
 pub use tokens::{Claims, KeyError, Keys, TokenError};
 
@@ -34,6 +37,8 @@ pub struct Caller {
     pub role: Role,
     pub rooms: RoomGlobs,
     pub may_take_over: bool,
+    /// When the token ends, by the time of the world outside.
+    pub expires_at: Timestamp,
 }
 
 /// Why a caller may not do something.

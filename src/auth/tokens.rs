@@ -195,6 +195,8 @@ fn caller(claims: Claims) -> Result<Caller, TokenError> {
         name: claims.name.as_deref().and_then(display_name),
         role: claims.role,
         rooms: RoomGlobs::new(claims.rooms),
+        #[expect(clippy::cast_possible_truncation, reason = "beyond the range is as good as never")]
+        expires_at: Timestamp::from_millis((claims.exp * 1000.0) as i64),
         may_take_over: claims.role == Role::Admin || claims.permissions.iter().any(|p| p == "takeover"),
     })
 }

@@ -208,7 +208,7 @@ impl FromRequest for LeasePath {
 
 /// A segment of the path, decoded from what was sent: the router's own decoding would turn two different invalid names
 /// into the same one.
-fn parameter<T>(
+pub fn parameter<T>(
     request: &HttpRequest,
     segment: usize,
     name: &str,

@@ -45,12 +45,17 @@ pub async fn extend_lock(
     name: DocumentPath,
     Fields(fields): Fields<ExtendRequest>,
 ) -> Result<impl Responder, Problem> {
+    Ok(web::Json(run(&call, name, fields).await?))
+}
+
+/// However it was asked for.
+pub async fn run(call: &Call, name: DocumentPath, fields: ExtendRequest) -> Result<Timed<DoneView>, Problem> {
     let keys = vec![call.key(Role::Editor, name)?];
     let request = call.request(fields.request_id.clone(), "extend", &keys, &fields)?;
     let command = Extend {
         keys,
         owner: call.caller.owner.clone(),
-        ttl_seconds: ttl_seconds(&call, fields.ttl_seconds)?,
+        ttl_seconds: ttl_seconds(call, fields.ttl_seconds)?,
         metadata: metadata(fields.metadata.as_ref())?,
         named: Named { lease_id: fields.lease_id, session: fields.session_id },
         request,
@@ -58,5 +63,5 @@ pub async fn extend_lock(
     let outcome = call.submit(Command::Extend(command)).await?;
     let done = outcome.single().map_err(|refusal| call.refused(&refusal))?;
     let now = call.now();
-    Ok(web::Json(Timed { answer: DoneView::new(&done, &call.caller, now), server_time: now }))
+    Ok(Timed { answer: DoneView::new(&done, &call.caller, now), server_time: now })
 }

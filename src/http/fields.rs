@@ -141,7 +141,7 @@ fn join(path: &str, field: &str) -> String {
     }
 }
 
-fn from_object<T: DeserializeOwned>(object: Map<String, Value>) -> Result<T, Problem> {
+pub fn from_object<T: DeserializeOwned>(object: Map<String, Value>) -> Result<T, Problem> {
     serde_path_to_error::deserialize(Value::Object(object)).map_err(|error| explain(&error))
 }
 

@@ -54,13 +54,18 @@ pub async fn lock_document(
     name: DocumentPath,
     Fields(fields): Fields<LockRequest>,
 ) -> Result<impl Responder, Problem> {
+    Ok(web::Json(run(&call, name, fields).await?))
+}
+
+/// However it was asked for.
+pub async fn run(call: &Call, name: DocumentPath, fields: LockRequest) -> Result<Timed<DoneView>, Problem> {
     let key = call.key(Role::Editor, name)?;
     let request = call.request(fields.request_id.clone(), "lock", std::slice::from_ref(&key), &fields)?;
     let command = LockDocuments {
         tenant: key.tenant.clone(),
         wanted: vec![Wanted { key, lease_id: call.new_lease_id() }],
-        ttl_seconds: ttl_seconds(&call, fields.ttl_seconds)?,
-        takeover: takeover(&call, fields.takeover, fields.expected_token)?,
+        ttl_seconds: ttl_seconds(call, fields.ttl_seconds)?,
+        takeover: takeover(call, fields.takeover, fields.expected_token)?,
         capacity: capacity(fields.capacity)?,
         metadata: metadata(fields.metadata.as_ref())?,
         document_version: fields.document_version,
@@ -70,7 +75,7 @@ pub async fn lock_document(
     let outcome = call.submit(Command::Lock(command)).await?;
     let done = outcome.single().map_err(|refusal| call.refused(&refusal))?;
     let now = call.now();
-    Ok(web::Json(Timed { answer: DoneView::new(&done, &call.caller, now), server_time: now }))
+    Ok(Timed { answer: DoneView::new(&done, &call.caller, now), server_time: now })
 }
 
 pub fn ttl_seconds(call: &Call, given: Option<u32>) -> Result<Option<u32>, Problem> {

@@ -5,13 +5,14 @@
 //! 3. The handler builds a command, has it committed, and shows the outcome as the caller may see it (`view`).
 
 mod admin;
-mod call;
+pub mod call;
 mod cors;
 mod docs;
-mod extend_lock;
-mod fields;
+mod event_stream;
+pub mod extend_lock;
+pub mod fields;
 mod health;
-mod lock_document;
+pub mod lock_document;
 mod observe;
 mod openapi;
 pub mod problem;
@@ -19,21 +20,30 @@ mod rates;
 mod read_lock;
 mod release;
 mod room_locks;
-mod unlock;
-mod view;
+mod stream_tickets;
+pub mod unlock;
+pub mod view;
 
 use std::sync::{Arc, atomic::AtomicBool};
 
 use actix_web::{FromRequest, Handler, Resource, Responder, Route, guard, middleware::from_fn, web};
 
 use crate::{
-    auth::Keys, clock::Clock, committer::Committer, contention::Contention, life::Life, locking::Timestamp,
-    metrics::Metrics, storage::Queries,
+    auth::Keys,
+    clock::Clock,
+    committer::Committer,
+    contention::Contention,
+    life::Life,
+    locking::Timestamp,
+    metrics::Metrics,
+    storage::Queries,
+    ws::{self, Live},
 };
 pub use cors::Origins;
 pub use openapi::document as openapi_document;
 use problem::{Code, Problem};
 pub use rates::Rates;
+pub use stream_tickets::Tickets;
 
 /// What handlers work with.
 #[derive(Debug)]
@@ -51,6 +61,7 @@ pub struct Api {
     pub public_metrics: bool,
     pub draining: AtomicBool,
     pub openapi: String,
+    pub live: Live,
 }
 
 /// The whole application, for each worker of the HTTP server.
@@ -102,6 +113,10 @@ fn routes(config: &mut web::ServiceConfig) {
                 delete(room_locks::unlock_many),
             ],
         ))
+        .service(resource("/api/rooms/{room:[^/]*}/events", [get(event_stream::events)]))
+        .service(resource("/api/stream-tickets", [post(stream_tickets::issue)]))
+        .service(resource("/ws", [get(ws::connect::connect)]))
+        .service(resource("/ws/{room:[^/]*}", [get(ws::connect::connect_room)]))
         .service(resource("/api/admin/locks", [get(admin::locks)]))
         .service(resource("/api/admin/locks/unlock", [post(admin::unlock_matching)]))
         .service(resource("/api/admin/locks/{lease_id}", [delete(admin::unlock_one)]))

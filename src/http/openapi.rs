@@ -12,7 +12,10 @@ use utoipa::{
     },
 };
 
-use super::{admin, docs, extend_lock, health, lock_document, problem, read_lock, release, room_locks, unlock};
+use super::{
+    admin, docs, event_stream, extend_lock, health, lock_document, problem, read_lock, release, room_locks,
+    stream_tickets, unlock,
+};
 use crate::locking::{
     Metadata, Timestamp,
     names::{DocumentId, DocumentVersion, MAX_NAME_BYTES, OwnerId, RequestId, RoomId, SessionId},
@@ -32,6 +35,8 @@ use crate::locking::{
         room_locks::lock_many,
         room_locks::extend_many,
         room_locks::unlock_many,
+        event_stream::events,
+        stream_tickets::issue,
         admin::locks,
         admin::unlock_one,
         admin::unlock_matching,

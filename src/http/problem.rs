@@ -114,6 +114,11 @@ impl Problem {
         self
     }
 
+    /// What helps the client.
+    pub fn extra(&self) -> &Map<String, Value> {
+        &self.extra
+    }
+
     /// When it is worth trying again; also told by `Retry-After`, in whole seconds.
     #[must_use]
     pub fn retry_after_ms(self, millis: i64) -> Self {

@@ -46,6 +46,11 @@ pub async fn unlock(
     name: DocumentPath,
     Fields(fields): Fields<UnlockRequest>,
 ) -> Result<impl Responder, Problem> {
+    Ok(web::Json(run(&call, name, fields).await?))
+}
+
+/// However it was asked for.
+pub async fn run(call: &Call, name: DocumentPath, fields: UnlockRequest) -> Result<Timed<DoneView>, Problem> {
     let key = call.key(Role::Editor, name)?;
     let tenant = key.tenant.clone();
     let keys = vec![key];
@@ -61,5 +66,5 @@ pub async fn unlock(
     let outcome = call.submit(Command::Unlock(command)).await?;
     let done = outcome.single().map_err(|refusal| call.refused(&refusal))?;
     let now = call.now();
-    Ok(web::Json(Timed { answer: DoneView::new(&done, &call.caller, now), server_time: now }))
+    Ok(Timed { answer: DoneView::new(&done, &call.caller, now), server_time: now })
 }

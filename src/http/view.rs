@@ -56,7 +56,11 @@ pub struct HolderView {
 
 impl LockView {
     pub fn new(lock: &Lock, caller: &Caller, now: Timestamp) -> Self {
-        let sees_all = caller.role == Role::Admin || caller.owner == lock.holder.owner;
+        Self::shown(lock, caller.role == Role::Admin || caller.owner == lock.holder.owner, now)
+    }
+
+    /// `sees_all`: with what only the lock's owner and admins may see.
+    pub fn shown(lock: &Lock, sees_all: bool, now: Timestamp) -> Self {
         Self {
             room: lock.key.room.clone(),
             document: lock.key.document.clone(),

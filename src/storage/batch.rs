@@ -18,9 +18,25 @@ use crate::locking::{
 #[derive(Debug, Default)]
 pub struct Committed {
     pub outcomes: Vec<Outcome>,
-    pub events: usize,
+    /// By transaction: there may have been two.
+    pub appended: Vec<Appended>,
     /// Commands, by their positions, whose part was left to a transaction of its own that failed.
     pub failed: BTreeMap<usize, StorageError>,
+}
+
+/// Events as one transaction added them to the log; never none.
+#[derive(Debug)]
+pub struct Appended {
+    /// The sequence of the first; the others follow without gap.
+    pub first: i64,
+    pub events: Vec<Event>,
+}
+
+impl Appended {
+    /// After the sequence `base`.
+    pub fn after(base: i64, events: Vec<Event>) -> Option<Self> {
+        (!events.is_empty()).then_some(Self { first: base + 1, events })
+    }
 }
 
 #[derive(Debug)]

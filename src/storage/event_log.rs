@@ -4,8 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::{StorageError, entities::event};
-use crate::locking::{Event, EventKind, Timestamp};
+use super::{StorageError, entities::event, queries};
+use crate::locking::{
+    EndReason, Event, EventKind, Holder, Lock, Metadata, Timestamp,
+    names::{DocumentVersion, OwnerId, SessionId},
+};
 
 /// A name for a new log.
 pub(super) fn random_epoch() -> Uuid {
@@ -17,7 +20,7 @@ pub(super) fn random_epoch() -> Uuid {
 
 /// Which log, and how far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
+pub struct Head {
     pub epoch: Uuid,
     pub sequence: i64,
 }
@@ -104,6 +107,7 @@ impl<'e> Row<'e> {
 #[derive(Debug)]
 pub struct Logged {
     pub sequence: i64,
+    pub tenant: String,
     pub at: Timestamp,
     pub room: String,
     pub document: String,
@@ -125,6 +129,7 @@ impl TryFrom<event::Model> for Logged {
     fn try_from(row: event::Model) -> Result<Self, Self::Error> {
         Ok(Self {
             sequence: row.sequence,
+            tenant: row.tenant,
             at: Timestamp::from_millis(row.at),
             room: row.room,
             document: row.document,
@@ -139,5 +144,38 @@ impl TryFrom<event::Model> for Logged {
             held_ms: row.held_ms,
             body: serde_json::from_str(&row.body)?,
         })
+    }
+}
+
+impl Logged {
+    /// As it was when it was appended, but for what no notice tells: slot and due time.
+    pub fn into_event(self) -> Event {
+        let expires_at = Timestamp::from_millis(self.body.expires_at);
+        let kind = match self.reason.as_deref().and_then(EndReason::from_name) {
+            None => EventKind::Locked,
+            Some(reason) => {
+                EventKind::Unlocked { reason, by: self.by.map(OwnerId::from_stored), note: self.note.map(Into::into) }
+            }
+        };
+        let lock = Lock {
+            key: queries::key(&self.tenant, &self.room, &self.document),
+            slot: 0,
+            lease_id: self.lease_id.unwrap_or_default(),
+            hold: self.body.hold,
+            fencing_token: self.fencing_token,
+            holder: Holder {
+                owner: OwnerId::from_stored(self.owner_id),
+                session: self.session_id.map(SessionId::from_stored),
+                name: self.body.name.map(Into::into),
+            },
+            acquired_at: Timestamp::from_millis(self.body.acquired_at),
+            expires_at,
+            due_at: expires_at,
+            ttl_seconds: self.body.ttl_seconds,
+            metadata: self.body.metadata.map(|metadata| Metadata::from_stored(metadata.get())),
+            document_version: self.body.document_version.map(DocumentVersion::from_stored),
+            last_extend: None,
+        };
+        Event { at: self.at, lock, kind }
     }
 }

@@ -13,6 +13,7 @@ mod postgres;
 pub mod queries;
 mod sqlite;
 pub mod stats;
+pub mod tail;
 
 use std::{
     fs::File,
@@ -129,6 +130,14 @@ impl Storage {
         match &self.home {
             Home::Sqlite { .. } => Clock::system(self.latest),
             Home::Postgres { now, .. } => Clock::database(*now),
+        }
+    }
+
+    /// How to connect to a database that other servers write too.
+    pub fn shared(&self) -> Option<PgConnectOptions> {
+        match &self.home {
+            Home::Sqlite { .. } => None,
+            Home::Postgres { options, .. } => Some((**options).clone()),
         }
     }
 

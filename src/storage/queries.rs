@@ -240,6 +240,10 @@ impl Queries {
         })
     }
 
+    pub(super) fn reads(&self) -> &DatabaseConnection {
+        &self.reads
+    }
+
     pub(super) fn backend(&self) -> DbBackend {
         self.reads.get_database_backend()
     }

@@ -35,7 +35,7 @@ use tokio::runtime::Runtime;
 
 use super::{
     StorageError,
-    batch::{Batch, Committed},
+    batch::{Appended, Batch, Committed},
     event_log::{KnownHead, random_epoch},
 };
 use crate::{
@@ -226,7 +226,7 @@ impl Session {
                 for (position, outcome) in left.into_iter().zip(long.committed.outcomes) {
                     committed.outcomes[position] = outcome;
                 }
-                committed.events += long.committed.events;
+                committed.appended.extend(long.committed.appended);
             }
             // What was committed before them stays so: the failure is theirs alone.
             Err(error) => committed.failed.extend(left.into_iter().map(|position| (position, error.clone()))),
@@ -271,8 +271,9 @@ impl Session {
         if let Some(sequence) = sequence {
             self.known.wrote(sequence);
         }
-        let committed = Committed { events: batch.events.len(), outcomes: batch.outcomes, ..Committed::default() };
-        Ok(Attempted { committed, left })
+        let base = sequence.unwrap_or_default() - i64::try_from(batch.events.len()).unwrap_or_default();
+        let appended = Appended::after(base, batch.events).into_iter().collect();
+        Ok(Attempted { committed: Committed { outcomes: batch.outcomes, appended, ..Committed::default() }, left })
     }
 
     /// Everything before COMMIT.

@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use super::{
     OpenError, StorageError,
-    batch::{Batch, Committed},
+    batch::{Appended, Batch, Committed},
     event_log::{Head, KnownHead, random_epoch},
 };
 use crate::{
@@ -248,10 +248,11 @@ impl Open {
             return Err(StorageError::OutcomeUnknown(error.to_string()));
         }
         self.last_alive = last_alive;
+        let base = self.sequence;
         self.sequence += i64::try_from(batch.events.len()).unwrap_or_default();
         self.count(&batch.changes);
-        let committed = Committed { events: batch.events.len(), outcomes: batch.outcomes, ..Committed::default() };
-        Ok((committed, last_alive))
+        let appended = Appended::after(base, batch.events).into_iter().collect();
+        Ok((Committed { outcomes: batch.outcomes, appended, ..Committed::default() }, last_alive))
     }
 
     /// Everything between BEGIN and COMMIT. Answers the last sign of life as the rows have it.
@@ -283,7 +284,9 @@ impl Open {
         if Life::is_outage(self.last_alive, now) {
             save::grace(&self.connection, self.last_alive, now)?;
         }
-        self.connection.prepare_cached("UPDATE server_life SET last_alive = ?1 WHERE id = 1")?.execute([now.millis()])?;
+        self.connection
+            .prepare_cached("UPDATE server_life SET last_alive = ?1 WHERE id = 1")?
+            .execute([now.millis()])?;
         Ok(now)
     }
 

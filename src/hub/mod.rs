@@ -1,0 +1,134 @@
+//! Who hears what: rooms, subscribers, and a bounded queue for each.
+//!
+//! 1. The committer hands the events of each commit, with their sequences, to the [`Publisher`], which alone owns the
+//!    lists of [`rooms`]: publishing takes no lock that anyone could hold, but for a queue's own moment.
+//! 2. An event becomes a [`Notice`]: bytes ready for the wire, encoded once per form however many hear it.
+//! 3. Each subscriber has an [`Outbox`], which takes a notice at once or not at all. One that is full is left to read the
+//!    log at its own pace or is closed, and nobody else waits for it.
+//! 4. A newcomer says up to which sequence it knows its room; it gets what came after from the latest notices, and
+//!    everything from then on. If those do not reach back far enough it reads the log and asks again.
+//!
+//! Sequences of a subscriber only grow: notices at or before the one it knows are left out.
+
+mod notice;
+mod outbox;
+mod publisher;
+mod rooms;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use crate::{
+    auth::{Caller, Role, RoomGlobs},
+    locking::names::{OwnerId, RoomId, TenantId},
+};
+pub use notice::{Encode, Form, Notice, Wire};
+pub use outbox::{Outbox, OutboxBody, Refused};
+pub use publisher::{Announcer, Extension, Publisher};
+
+/// One subscriber of one or more rooms.
+pub type SubscriberId = u64;
+
+#[derive(Debug, Clone)]
+pub struct Subscriber {
+    pub id: SubscriberId,
+    pub outbox: Arc<Outbox>,
+    pub owner: OwnerId,
+    pub is_admin: bool,
+    pub wire: Wire,
+    /// What it knows already.
+    pub after: i64,
+    /// Whether it wants to hear of extended locks too.
+    pub extensions: bool,
+}
+
+impl Subscriber {
+    pub fn new(id: SubscriberId, outbox: Arc<Outbox>, caller: &Caller, wire: Wire) -> Self {
+        let (owner, is_admin) = (caller.owner.clone(), caller.role == Role::Admin);
+        Self { id, outbox, owner, is_admin, wire, after: 0, extensions: false }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum Scope {
+    Room(RoomId),
+    /// Every room of the tenant that these allow.
+    Rooms(RoomGlobs),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Joined {
+    /// From the sequence on that it knows.
+    Live,
+    /// What it knows is too long ago.
+    TooOld,
+}
+
+#[derive(Debug)]
+enum Request {
+    Join {
+        tenant: TenantId,
+        scope: Scope,
+        subscriber: Subscriber,
+        reply: oneshot::Sender<Joined>,
+    },
+    Leave {
+        tenant: TenantId,
+        scope: Scope,
+        id: SubscriberId,
+    },
+    /// Answered when everything before it has been done.
+    Settle(oneshot::Sender<()>),
+}
+
+/// The handle.
+#[derive(Debug, Clone)]
+pub struct Hub(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    epoch: Uuid,
+    requests: mpsc::UnboundedSender<Request>,
+    next_id: AtomicU64,
+    /// Up to where everything has been published.
+    watermark: AtomicI64,
+}
+
+impl Hub {
+    pub fn epoch(&self) -> Uuid {
+        self.0.epoch
+    }
+
+    pub fn watermark(&self) -> i64 {
+        self.0.watermark.load(Ordering::Acquire)
+    }
+
+    pub fn next_id(&self) -> SubscriberId {
+        self.0.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Answers nothing if the publisher has ended.
+    pub async fn join(&self, tenant: &TenantId, scope: Scope, subscriber: Subscriber) -> Option<Joined> {
+        let (reply, joined) = oneshot::channel();
+        self.0.requests.send(Request::Join { tenant: tenant.clone(), scope, subscriber, reply }).ok()?;
+        joined.await.ok()
+    }
+
+    /// Whoever has left hears nothing any more.
+    pub async fn settle(&self) {
+        let (reply, settled) = oneshot::channel();
+        if self.0.requests.send(Request::Settle(reply)).is_ok() {
+            let _ = settled.await;
+        }
+    }
+
+    pub fn leave(&self, tenant: &TenantId, scope: Scope, id: SubscriberId) {
+        // If it cannot be sent, there is nothing to leave.
+        let _ = self.0.requests.send(Request::Leave { tenant: tenant.clone(), scope, id });
+    }
+}

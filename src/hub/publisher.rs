@@ -1,0 +1,276 @@
+//! From commits to rooms, in the order of the log.
+//!
+//! 1. A commit of this server goes out at once if it starts right after the watermark.
+//! 2. Otherwise, and after every commit whose outcome is not known, the log is read from the watermark on.
+//! 3. On a database that other servers write too, the log is also read when one of them says so, and every now and
+//!    then in case it did not.
+//!
+//! The log is gap-free and in commit order, so whatever is read after the watermark is what comes next.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    sync::mpsc,
+    time::{Interval, MissedTickBehavior},
+};
+
+use super::{Encode, Hub, Request, Shared, rooms::Rooms};
+use crate::{
+    cluster::Tail,
+    locking::{DocumentKey, Lock},
+    storage::{
+        Queries, StorageError,
+        batch::Appended,
+        tail::{Head, Sequenced},
+    },
+};
+
+const QUEUE: usize = 4096;
+const PAGE: u64 = 500;
+/// Notices of other servers, and those that could not be read at first, are at most so late.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A lock that lives longer than it was told.
+#[derive(Debug)]
+pub struct Extension(pub Lock);
+
+#[derive(Debug)]
+enum Announcement {
+    Appended(Appended),
+    Extended(Vec<Extension>),
+    Unknown,
+}
+
+/// The committer's end.
+#[derive(Debug, Clone)]
+pub struct Announcer {
+    announcements: mpsc::Sender<Announcement>,
+    /// Something was not announced.
+    has_lost: Arc<AtomicBool>,
+    /// How many want to hear of extended locks.
+    listeners: Arc<AtomicU64>,
+}
+
+impl Announcer {
+    /// After the commit, never before.
+    pub fn appended(&self, appended: Vec<Appended>) {
+        for appended in appended {
+            self.send(Announcement::Appended(appended));
+        }
+    }
+
+    pub fn wants_extensions(&self) -> bool {
+        self.listeners.load(Ordering::Relaxed) > 0
+    }
+
+    pub fn extended(&self, locks: Vec<Extension>) {
+        if !locks.is_empty() {
+            // They may be lost.
+            let _ = self.announcements.try_send(Announcement::Extended(locks));
+        }
+    }
+
+    /// Whether anything was committed is not known.
+    pub fn unknown(&self) {
+        self.send(Announcement::Unknown);
+    }
+
+    fn send(&self, announcement: Announcement) {
+        // The committer never waits for the publisher, which finds what is lost here in the log.
+        if self.announcements.try_send(announcement).is_err() {
+            self.has_lost.store(true, Ordering::Release);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Publisher {
+    rooms: Rooms,
+    queries: Queries,
+    announcements: mpsc::Receiver<Announcement>,
+    requests: mpsc::UnboundedReceiver<Request>,
+    has_lost: Arc<AtomicBool>,
+    listeners: Arc<AtomicU64>,
+    encode_extension: fn(&DocumentKey, &Lock) -> Bytes,
+    hub: Hub,
+    tail: Option<Tail>,
+    /// The log has, or may have, more than was published.
+    is_behind: bool,
+    look: Interval,
+}
+
+/// What is there before the log's head is known.
+#[derive(Debug)]
+pub struct Unstarted {
+    announcements: mpsc::Receiver<Announcement>,
+    has_lost: Arc<AtomicBool>,
+    listeners: Arc<AtomicU64>,
+}
+
+impl Publisher {
+    /// The committer needs its end before anything can be read.
+    pub fn announcer() -> (Announcer, Unstarted) {
+        let (sender, announcements) = mpsc::channel(QUEUE);
+        let (has_lost, listeners) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let announcer =
+            Announcer { announcements: sender, has_lost: Arc::clone(&has_lost), listeners: Arc::clone(&listeners) };
+        (announcer, Unstarted { announcements, has_lost, listeners })
+    }
+
+    /// What comes after `head` will be published.
+    pub fn new(
+        unstarted: Unstarted,
+        head: Head,
+        queries: Queries,
+        tail: Option<Tail>,
+        encode: Encode,
+        encode_extension: fn(&DocumentKey, &Lock) -> Bytes,
+    ) -> (Self, Hub) {
+        let Unstarted { announcements, has_lost, listeners } = unstarted;
+        let (sender, requests) = mpsc::unbounded_channel();
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let hub = Hub(Arc::new(Shared {
+            epoch: head.epoch,
+            requests: sender,
+            next_id: AtomicU64::new(1),
+            watermark: AtomicI64::new(head.sequence),
+        }));
+        let publisher = Self {
+            rooms: Rooms::new(head, encode),
+            queries,
+            announcements,
+            requests,
+            has_lost,
+            listeners,
+            encode_extension,
+            hub: hub.clone(),
+            tail,
+            is_behind: false,
+            look,
+        };
+        (publisher, hub)
+    }
+
+    pub async fn run(mut self) {
+        loop {
+            tokio::select! {
+                Some(announcement) = self.announcements.recv() => self.announced(announcement).await,
+                Some(request) = self.requests.recv() => self.requested(request),
+                () = woken(self.tail.as_ref()) => self.catch_up().await,
+                _ = self.look.tick(), if self.tail.is_some() || self.is_behind => self.catch_up().await,
+                else => return,
+            }
+        }
+    }
+
+    async fn announced(&mut self, announcement: Announcement) {
+        let mut next = Some(announcement);
+        let mut has_appended = false;
+        while let Some(announcement) = next {
+            match announcement {
+                Announcement::Appended(appended) => {
+                    has_appended = true;
+                    self.appended(appended).await;
+                }
+                Announcement::Extended(locks) => self.extended(&locks),
+                Announcement::Unknown => self.is_behind = true,
+            }
+            next = self.announcements.try_recv().ok();
+        }
+        if self.has_lost.swap(false, Ordering::AcqRel) || self.is_behind {
+            self.catch_up().await;
+        }
+        if let Some(tail) = self.tail.as_ref().filter(|_| has_appended) {
+            tail.tell_others();
+        }
+    }
+
+    async fn appended(&mut self, Appended { first, events }: Appended) {
+        let next = self.rooms.watermark() + 1;
+        let last = first + i64::try_from(events.len()).unwrap_or_default() - 1;
+        if last < next {
+            return;
+        }
+        if first > next {
+            self.catch_up().await;
+            if self.is_behind {
+                return;
+            }
+        }
+        let sequenced = (first..).zip(events).filter(|(sequence, _)| *sequence > self.rooms.watermark()).collect();
+        self.publish(sequenced);
+    }
+
+    fn extended(&mut self, locks: &[Extension]) {
+        for Extension(lock) in locks {
+            let DocumentKey { tenant, room, .. } = &lock.key;
+            self.rooms.extended(tenant, room, || (self.encode_extension)(&lock.key, lock));
+        }
+    }
+
+    fn requested(&mut self, request: Request) {
+        match request {
+            Request::Join { tenant, scope, subscriber, reply } => {
+                let wants_extensions = subscriber.extensions;
+                let joined = self.rooms.join(tenant, scope, subscriber);
+                if wants_extensions && joined == super::Joined::Live {
+                    // Never counted down: who has once listened costs a little work for good.
+                    self.listeners.fetch_add(1, Ordering::Relaxed);
+                }
+                // Should it have gone away meanwhile, its next notice finds its outbox closed.
+                let _ = reply.send(joined);
+            }
+            Request::Leave { tenant, scope, id } => self.rooms.leave(tenant, scope, id),
+            Request::Settle(reply) => {
+                let _ = reply.send(());
+            }
+        }
+    }
+
+    async fn catch_up(&mut self) {
+        self.is_behind = match self.read_on().await {
+            Ok(()) => false,
+            Err(error) => {
+                tracing::warn!(%error, "the event log cannot be read, notices are late");
+                true
+            }
+        };
+    }
+
+    async fn read_on(&mut self) -> Result<(), StorageError> {
+        loop {
+            let events = self.queries.log_after(self.rooms.watermark(), PAGE).await?;
+            let is_last = (events.len() as u64) < PAGE;
+            self.publish(events);
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn publish(&mut self, events: Vec<Sequenced>) {
+        for (sequence, event) in events {
+            if sequence != self.rooms.watermark() + 1 {
+                tracing::warn!(sequence, watermark = self.rooms.watermark(), "events are missing from the log");
+                self.rooms.skip_to(sequence - 1);
+            }
+            self.rooms.publish(event);
+        }
+        self.hub.0.watermark.store(self.rooms.watermark(), Ordering::Release);
+    }
+}
+
+async fn woken(tail: Option<&Tail>) {
+    match tail {
+        Some(tail) => tail.woken().await,
+        None => std::future::pending().await,
+    }
+}

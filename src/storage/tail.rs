@@ -1,0 +1,133 @@
+//! The log as those read it who follow it: the publisher, and sockets that join a room.
+//!
+//! A join reads its room and the head of the log in one transaction: what it is told up to the head, and what the hub
+//! tells it after the head, have neither gap nor overlap.
+
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+
+pub use super::event_log::Head;
+use super::{
+    Queries, StorageError,
+    entities::{document_lock, event, log_head},
+    event_log::Logged,
+};
+use crate::locking::{
+    Event, Lock,
+    names::{RoomId, TenantId},
+};
+
+/// Who has missed more than this is better served by a snapshot.
+pub const REPLAY_MAX: u64 = 1000;
+
+/// An event with its place in the log.
+pub type Sequenced = (i64, Event);
+
+/// What a room's newcomer is told first.
+#[derive(Debug)]
+pub struct Start {
+    pub head: Head,
+    pub told: Told,
+}
+
+#[derive(Debug)]
+pub enum Told {
+    /// All there is: by the log, everyone of these holds its lock at the head.
+    Locks(Vec<Lock>),
+    /// What happened in the room since it was here last.
+    Missed(Vec<Sequenced>),
+}
+
+impl Queries {
+    pub async fn head(&self) -> Result<Head, StorageError> {
+        Ok(head(self.reads()).await?)
+    }
+
+    /// Events of all tenants.
+    pub async fn log_after(&self, sequence: i64, limit: u64) -> Result<Vec<Sequenced>, StorageError> {
+        let rows = event::Entity::find()
+            .filter(event::Column::Sequence.gt(sequence))
+            .order_by_asc(event::Column::Sequence)
+            .limit(limit)
+            .all(self.reads())
+            .await?;
+        sequenced(rows)
+    }
+
+    /// Events of a room, and the head they reach to.
+    pub async fn room_after(
+        &self,
+        tenant: &TenantId,
+        room: &RoomId,
+        sequence: i64,
+        limit: u64,
+    ) -> Result<(Vec<Sequenced>, Head), StorageError> {
+        let snapshot = self.snapshot().await?;
+        let head = head(&snapshot).await?;
+        Ok((sequenced(room_rows(&snapshot, tenant, room, sequence, limit).await?)?, head))
+    }
+
+    /// For one who was here at `after`, or never.
+    pub async fn start(&self, tenant: &TenantId, room: &RoomId, after: Option<Head>) -> Result<Start, StorageError> {
+        let snapshot = self.snapshot().await?;
+        let head = head(&snapshot).await?;
+        if let Some(after) = after.filter(|after| after.epoch == head.epoch && after.sequence <= head.sequence)
+            && (after.sequence == head.sequence || reaches_back(&snapshot, after.sequence).await?)
+        {
+            let rows = room_rows(&snapshot, tenant, room, after.sequence, REPLAY_MAX + 1).await?;
+            if rows.len() as u64 <= REPLAY_MAX {
+                return Ok(Start { head, told: Told::Missed(sequenced(rows)?) });
+            }
+        }
+        // Overdue ones too: they are held until an event says otherwise.
+        let locks = document_lock::Entity::find()
+            .filter(document_lock::Column::Tenant.eq(tenant.as_str()))
+            .filter(document_lock::Column::Room.eq(room.as_str()))
+            .order_by_asc(document_lock::Column::Document)
+            .order_by_asc(document_lock::Column::Slot)
+            .all(&snapshot)
+            .await?;
+        Ok(Start { head, told: Told::Locks(locks.into_iter().map(Lock::from).collect()) })
+    }
+}
+
+async fn head(reads: &impl ConnectionTrait) -> Result<Head, sea_orm::DbErr> {
+    let row = log_head::Entity::find().one(reads).await?;
+    let row = row.ok_or_else(|| sea_orm::DbErr::RecordNotFound("the log has no head".to_owned()))?;
+    Ok(Head { epoch: row.epoch, sequence: row.sequence })
+}
+
+/// Whether nothing after the sequence has been pruned.
+async fn reaches_back(reads: &impl ConnectionTrait, sequence: i64) -> Result<bool, sea_orm::DbErr> {
+    let oldest = event::Entity::find()
+        .select_only()
+        .column(event::Column::Sequence)
+        .order_by_asc(event::Column::Sequence)
+        .limit(1)
+        .into_tuple::<i64>()
+        .one(reads)
+        .await?;
+    Ok(oldest.is_some_and(|oldest| oldest <= sequence + 1))
+}
+
+async fn room_rows(
+    reads: &impl ConnectionTrait,
+    tenant: &TenantId,
+    room: &RoomId,
+    after: i64,
+    limit: u64,
+) -> Result<Vec<event::Model>, sea_orm::DbErr> {
+    event::Entity::find()
+        .filter(event::Column::Tenant.eq(tenant.as_str()))
+        .filter(event::Column::Room.eq(room.as_str()))
+        .filter(event::Column::Sequence.gt(after))
+        .order_by_asc(event::Column::Sequence)
+        .limit(limit)
+        .all(reads)
+        .await
+}
+
+fn sequenced(rows: Vec<event::Model>) -> Result<Vec<Sequenced>, StorageError> {
+    let event = |row: event::Model| Ok((row.sequence, Logged::try_from(row)?.into_event()));
+    let events = rows.into_iter().map(event).collect::<Result<_, serde_json::Error>>();
+    events.map_err(|error| StorageError::Unavailable(format!("unreadable event: {error}")))
+}

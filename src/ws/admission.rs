@@ -1,0 +1,109 @@
+//! How many sockets there are, of whom and from where.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use prometheus::IntGauge;
+
+use crate::{
+    auth::Caller,
+    locking::names::{OwnerId, TenantId},
+    settings::Limits,
+};
+
+/// Limits are those of the settings; 0: none.
+#[derive(Debug)]
+pub struct Sockets {
+    per_owner: u32,
+    per_address: u32,
+    counts: Mutex<Counts>,
+    gauge: IntGauge,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    owners: HashMap<(TenantId, OwnerId), u32>,
+    addresses: HashMap<IpAddr, u32>,
+}
+
+/// Held by a socket as long as it lives.
+#[derive(Debug)]
+pub struct Place {
+    sockets: Arc<Sockets>,
+    address: Option<IpAddr>,
+    owner: Option<(TenantId, OwnerId)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMany;
+
+impl Sockets {
+    pub fn new(limits: &Limits, gauge: IntGauge) -> Arc<Self> {
+        let (per_owner, per_address) = (limits.sockets_per_owner, limits.sockets_per_address);
+        Arc::new(Self { per_owner, per_address, counts: Mutex::default(), gauge })
+    }
+
+    /// A place even for one too many, which has to be told so.
+    pub fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> (Place, Result<(), TooMany>) {
+        let mut counts = self.counts();
+        counts.all += 1;
+        self.gauge.inc();
+        let fits = address.map_or(Ok(()), |address| one_more(&mut counts.addresses, address, self.per_address));
+        (Place { sockets: Arc::clone(self), address: address.filter(|_| fits.is_ok()), owner: None }, fits)
+    }
+
+    pub fn count(&self) -> usize {
+        self.counts().all
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Once it is known whose socket it is.
+    pub fn belongs_to(&mut self, caller: &Caller) -> Result<(), TooMany> {
+        let owner = (caller.tenant.clone(), caller.owner.clone());
+        one_more(&mut self.sockets.counts().owners, owner.clone(), self.sockets.per_owner)?;
+        self.owner = Some(owner);
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.sockets.counts();
+        counts.all -= 1;
+        self.sockets.gauge.dec();
+        if let Some(address) = self.address {
+            one_less(&mut counts.addresses, &address);
+        }
+        if let Some(owner) = &self.owner {
+            one_less(&mut counts.owners, owner);
+        }
+    }
+}
+
+fn one_more<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: K, limit: u32) -> Result<(), TooMany> {
+    let count = counts.entry(key).or_default();
+    if limit != 0 && *count >= limit {
+        return Err(TooMany);
+    }
+    *count += 1;
+    Ok(())
+}
+
+fn one_less<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The upgrade.
+
+use std::sync::atomic::Ordering;
+
+use actix_web::{
+    FromRequest, HttpRequest, HttpResponse,
+    body::BoxBody,
+    dev::Payload,
+    http::header::{self, HeaderMap},
+    rt, web,
+};
+use futures_util::FutureExt;
+use serde::Deserialize;
+
+use super::{
+    Close, PROTOCOL,
+    reader::Reader,
+    socket::{Hears, Socket},
+    wire,
+};
+use crate::{
+    http::{
+        Api, call,
+        fields::Query,
+        problem::{Code, Problem},
+    },
+    hub::Outbox,
+    locking::names::RoomId,
+};
+
+/// Never a token: addresses end up in logs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    rooms: Option<String>,
+}
+
+/// `GET /ws`, and `GET /ws?rooms=*`.
+pub async fn connect(
+    request: HttpRequest,
+    Query(parameters): Query<Parameters>,
+    payload: web::Payload,
+) -> Result<HttpResponse<BoxBody>, Problem> {
+    let hears = match parameters.rooms.as_deref() {
+        None => Hears::WhatItAsksFor,
+        Some("*") => Hears::Everything,
+        Some(_) => return Err(Problem::invalid("rooms", "must be `*`; subscribe to single rooms by name")),
+    };
+    upgrade(&request, payload, hears)
+}
+
+/// `GET /ws/{room}`.
+pub async fn connect_room(
+    request: HttpRequest,
+    Query(parameters): Query<Parameters>,
+    payload: web::Payload,
+) -> Result<HttpResponse<BoxBody>, Problem> {
+    if parameters.rooms.is_some() {
+        return Err(Problem::invalid("rooms", "goes with /ws alone"));
+    }
+    let room = call::parameter(&request, 1, "room", RoomId::parse)?;
+    upgrade(&request, payload, Hears::Room(room))
+}
+
+fn upgrade(request: &HttpRequest, payload: web::Payload, hears: Hears) -> Result<HttpResponse<BoxBody>, Problem> {
+    let api = call::api(request)?;
+    if api.draining.load(Ordering::Acquire) {
+        return Err(Problem::new(Code::Draining, "The server is stopping.").retry_after_ms(1000));
+    }
+    check_origin(&api, request.headers())?;
+    let response = handshake(request)?;
+    let outbox = Outbox::new(wire::close(Close::TooSlow, "too slow"), !matches!(hears, Hears::Everything));
+    let (place, fits) = api.live.sockets.enter(request.peer_addr().map(|address| address.ip()));
+    let socket = Socket::new(api, std::sync::Arc::clone(&outbox), Reader::new(payload.into_inner()), place);
+    let token = token(request.headers()).map(ToOwned::to_owned);
+    rt::spawn(async move { socket.run(token, hears, fits).await });
+    Ok(response.set_body(outbox.body()).map_into_boxed_body())
+}
+
+/// actix-ws checks the headers and answers the key and the subprotocol. Its own body and stream are not used: it copies
+/// every message for every socket, and waits for whole frames before it looks at their length.
+fn handshake(request: &HttpRequest) -> Result<HttpResponse<()>, Problem> {
+    let refused = |error: actix_web::Error| Problem::new(Code::BadRequest, format!("Not a WebSocket: {error}"));
+    let nothing = web::Payload::from_request(request, &mut Payload::None).now_or_never();
+    let nothing = nothing.and_then(Result::ok).ok_or_else(|| Problem::new(Code::BadRequest, "Not a WebSocket."))?;
+    let (response, _, _) = actix_ws::handle_with_protocols(request, nothing, &[PROTOCOL]).map_err(refused)?;
+    Ok(response.drop_body())
+}
+
+/// Browsers let any page open a socket anywhere, and say which page it was.
+fn check_origin(api: &Api, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().unwrap_or_default();
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let is_own = origin.split_once("://").is_some_and(|(_, from)| Some(from) == host);
+    if is_own || api.live.origins.allow(origin) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::RoleForbids, "Pages of this origin may not connect: see server.allowed_origins."))
+}
+
+/// From the header; or from a subprotocol, since pages cannot set headers.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let offered = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).filter_map(|value| value.to_str().ok());
+    let mut offered = offered.flat_map(|value| value.split(',')).map(str::trim);
+    call::bearer(headers).ok().or_else(|| offered.find_map(|protocol| protocol.strip_prefix("bearer.")))
+}

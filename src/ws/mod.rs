@@ -1,0 +1,49 @@
+//! Live notices: `GET /ws`, `GET /ws/{room}`, `GET /ws?rooms=*`.
+//!
+//! 1. [`connect`] refuses a foreign Origin before the upgrade; everything else that is wrong is told by a close code,
+//!    which pages can read. The handshake is actix-ws's.
+//! 2. [`decoder`] reads frames and refuses them by their declared length, before anything is kept.
+//! 3. [`socket`] is one socket's life: who it is, what it asks, whether it still answers.
+//! 4. [`join`] brings it into a room without gap or overlap; from there on the hub writes to its outbox, and the
+//!    response body hands ready frames to the HTTP server.
+//!
+//! A socket does what it is asked in order, one thing at a time; it never makes another one wait.
+
+mod admission;
+mod commands;
+pub mod connect;
+mod decoder;
+pub mod frames;
+pub mod join;
+mod reader;
+mod socket;
+pub mod wire;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+pub use admission::{Place, Sockets};
+pub use wire::Close;
+
+use crate::{
+    http::{Origins, Tickets},
+    hub::Hub,
+};
+
+/// The subprotocol.
+pub const PROTOCOL: &str = "doclock.v1";
+/// The largest message a client may send.
+pub const MAX_MESSAGE: usize = 16 * 1024;
+
+/// What sockets and event streams work with.
+#[derive(Debug)]
+pub struct Live {
+    pub hub: Hub,
+    pub sockets: Arc<Sockets>,
+    pub tickets: Tickets,
+    pub origins: Origins,
+    pub rooms_per_socket: u32,
+    /// Once it is set, sockets close at a moment of their own within this time.
+    pub drain: watch::Sender<Option<Duration>>,
+}

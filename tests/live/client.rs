@@ -1,0 +1,186 @@
+//! A WebSocket client that says what it saw.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use reqwest::header::HeaderValue;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream,
+    tungstenite::{self, Message, client::IntoClientRequest, handshake::client::Response, protocol::CloseFrame},
+};
+
+use crate::support::Caller;
+
+/// Nothing in these tests takes nearly as long: whatever does is stuck.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Long enough for what should not happen to happen.
+const QUIET: Duration = Duration::from_millis(150);
+
+pub struct Socket {
+    pub stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    pub response: Response,
+}
+
+pub type Headers<'a> = &'a [(&'static str, &'a str)];
+
+pub async fn try_open(base: &str, path: &str, headers: Headers<'_>) -> Result<Socket, tungstenite::Error> {
+    let mut request = format!("{}{path}", base.replace("http://", "ws://")).into_client_request().unwrap();
+    for (name, value) in headers {
+        request.headers_mut().append(*name, HeaderValue::from_str(value).unwrap());
+    }
+    let (stream, response) = tokio_tungstenite::connect_async(request).await?;
+    Ok(Socket { stream, response })
+}
+
+pub async fn open(base: &str, path: &str, headers: Headers<'_>) -> Socket {
+    try_open(base, path, headers).await.unwrap()
+}
+
+impl Caller {
+    /// A socket of the caller's own, which has been welcomed.
+    pub async fn socket(&self, path: &str) -> Socket {
+        let mut socket = self.unwelcomed(path).await;
+        assert_eq!(socket.next().await["type"], "welcome");
+        socket
+    }
+
+    pub async fn unwelcomed(&self, path: &str) -> Socket {
+        let bearer = format!("Bearer {}", self.token.as_deref().unwrap());
+        open(&self.base, path, &[("authorization", &bearer), ("sec-websocket-protocol", "doclock.v1")]).await
+    }
+
+    /// In the room, with what it was told.
+    pub async fn in_room(&self, room: &str) -> (Socket, Told) {
+        let mut socket = self.socket("/ws").await;
+        let told = socket.subscribe(room, None).await;
+        (socket, told)
+    }
+}
+
+/// All pages of what a newcomer is told.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub opening: Value,
+    pub locks: Vec<Value>,
+    pub events: Vec<Value>,
+    pub pages: usize,
+}
+
+impl Told {
+    /// For the next visit.
+    pub fn after(&self) -> Value {
+        json!({"epoch": self.opening["epoch"], "sequence": self.opening["sequence"]})
+    }
+}
+
+impl Socket {
+    pub async fn say(&mut self, message: Value) {
+        self.stream.send(Message::text(message.to_string())).await.unwrap();
+    }
+
+    pub async fn send_raw(&mut self, message: Message) {
+        // The server may have closed already.
+        let _ = self.stream.send(message).await;
+    }
+
+    /// The next message of any kind; none once the connection is gone.
+    pub async fn message(&mut self) -> Option<Message> {
+        let next = tokio::time::timeout(PATIENCE, self.stream.next()).await.expect("no message came");
+        next.and_then(Result::ok)
+    }
+
+    /// The next thing that is said.
+    pub async fn next(&mut self) -> Value {
+        loop {
+            match self.message().await {
+                Some(Message::Text(text)) => return serde_json::from_str(&text).unwrap(),
+                Some(Message::Ping(_) | Message::Pong(_)) => {}
+                other => panic!("{other:?} instead of a text"),
+            }
+        }
+    }
+
+    pub async fn ask(&mut self, message: Value) -> Value {
+        self.say(message).await;
+        self.next().await
+    }
+
+    pub async fn subscribe(&mut self, room: &str, after: Option<Value>) -> Told {
+        let mut message = json!({"type": "subscribe", "room": room});
+        if let Some(after) = after {
+            message["after"] = after;
+        }
+        self.say(message).await;
+        self.told().await
+    }
+
+    pub async fn told(&mut self) -> Told {
+        let mut told = Told::default();
+        loop {
+            let mut page = self.next().await;
+            let expected = if told.pages == 0 { "subscribed" } else { "snapshot" };
+            assert_eq!(page["type"], expected, "{page}");
+            told.pages += 1;
+            let mut take = |name: &str| match page[name].take() {
+                Value::Array(items) => items,
+                _ => Vec::new(),
+            };
+            told.locks.extend(take("locks"));
+            told.events.extend(take("events"));
+            let more = page["more"] == true;
+            if told.pages == 1 {
+                told.opening = page;
+            }
+            if !more {
+                return told;
+            }
+        }
+    }
+
+    /// How it ended, whatever came before.
+    pub async fn close_code(&mut self) -> u16 {
+        self.closed().await.0
+    }
+
+    pub async fn closed(&mut self) -> (u16, String) {
+        loop {
+            match self.message().await {
+                Some(Message::Close(Some(CloseFrame { code, reason }))) => return (code.into(), reason.to_string()),
+                Some(Message::Close(None)) | None => return (0, String::new()),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Nothing is said for a while.
+    pub async fn is_quiet(&mut self) {
+        let next = tokio::time::timeout(QUIET, self.next()).await;
+        assert!(next.is_err(), "{next:?}");
+    }
+
+    pub async fn close(mut self) {
+        let _ = self.stream.close(None).await;
+        while let Some(Ok(_)) = self.stream.next().await {}
+    }
+}
+
+/// The room after these notices, by document.
+pub fn apply(locks: &mut std::collections::BTreeMap<String, i64>, notice: &Value) {
+    let document = notice["document"].as_str().unwrap().to_owned();
+    match notice["type"].as_str().unwrap() {
+        "DocumentLocked" => {
+            locks.insert(document, notice["lock"]["fencing_token"].as_i64().unwrap());
+        }
+        "DocumentUnlocked" => {
+            let ended = locks.remove(&document);
+            assert_eq!(ended, notice["fencing_token"].as_i64(), "{notice}");
+        }
+        other => panic!("{other}"),
+    }
+}
+
+pub fn sequence(notice: &Value) -> i64 {
+    notice["sequence"].as_i64().unwrap_or_else(|| panic!("no sequence in {notice}"))
+}
