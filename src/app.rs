@@ -7,6 +7,7 @@
 //! A worker that ends by itself has crashed, and takes the server with it rather than leave it half alive.
 
 use std::{
+    any::Any,
     future::Future,
     io,
     net::SocketAddr,
@@ -20,8 +21,10 @@ use std::{
 use actix_web::{
     HttpServer,
     dev::{Server, ServerHandle},
+    rt::net::TcpStream,
     web,
 };
+use socket2::SockRef;
 use tokio::{
     sync::{oneshot, watch},
     task::JoinSet,
@@ -51,6 +54,8 @@ use crate::{
 
 /// Tokens in printed links are good for a working day.
 const LINK_HOURS: i64 = 8;
+/// How long a client may leave what was sent to it unread.
+const UNREAD_FOR: Duration = Duration::from_secs(30);
 /// Of the time to stop in, what sockets get; the rest is for requests that were begun last.
 const SOCKETS_SHARE: f64 = 0.9;
 
@@ -271,6 +276,7 @@ fn listen(
         // A handler stops when its client is gone.
         .h1_allow_half_closed(false)
         .client_request_timeout(Duration::from_secs(10))
+        .on_connect(|connection, _| limit_silence(connection))
         .bind(address)
         .map_err(failed)?;
     if let Some(workers) = workers {
@@ -278,6 +284,16 @@ fn listen(
     }
     let bound = server.addrs().first().copied().unwrap_or(address);
     Ok((server.run(), bound))
+}
+
+/// A client that neither reads nor leaves is dropped by the kernel: the HTTP server would keep what it has not read for as
+/// long as the connection stands.
+fn limit_silence(connection: &dyn Any) {
+    if let Some(stream) = connection.downcast_ref::<TcpStream>()
+        && let Err(error) = SockRef::from(stream).set_tcp_user_timeout(Some(UNREAD_FOR))
+    {
+        tracing::debug!(%error, "no limit on how long a client may leave its answers unread");
+    }
 }
 
 fn links(
