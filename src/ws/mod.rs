@@ -10,6 +10,7 @@
 //! A socket does what it is asked in order, one thing at a time; it never makes another one wait.
 
 mod admission;
+pub mod asyncapi;
 mod commands;
 pub mod connect;
 mod decoder;
@@ -47,4 +48,6 @@ pub struct Live {
     pub rooms_per_socket: u32,
     /// Once it is set, sockets close at a moment of their own within this time.
     pub drain: watch::Sender<Option<Duration>>,
+    /// The description of it all.
+    pub asyncapi: String,
 }
