@@ -49,7 +49,7 @@ use crate::{
     metrics::Metrics,
     settings::Settings,
     storage::{OpenError, Storage, StorageError},
-    ws::{Live, Sockets, frames},
+    ws::{Live, Sockets, asyncapi, frames},
 };
 
 /// Tokens in printed links are good for a working day.
@@ -233,6 +233,7 @@ fn live(settings: &Settings, hub: Hub, metrics: &Metrics) -> Live {
         origins: Origins::new(&settings.server.allowed_origins, settings.server.listen),
         rooms_per_socket: settings.limits.rooms_per_socket,
         drain: watch::Sender::new(None),
+        asyncapi: asyncapi::document(&http::openapi_document()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/openapi.json`, and the page at `/docs/` where one can try it. All files are in the binary.
+//! `/openapi.json`, `/asyncapi.json`, and the page at `/docs/` where one can try it. All files are in the binary.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,6 +15,13 @@ use super::{
     responses((status = 200, body = Object)))]
 pub async fn openapi(api: web::Data<Api>) -> impl Responder {
     HttpResponse::Ok().content_type("application/json").body(api.openapi.clone())
+}
+
+/// The description of the WebSocket at `/ws`
+#[utoipa::path(get, path = "/asyncapi.json", tag = "operations", security(()),
+    responses((status = 200, body = Object)))]
+pub async fn asyncapi(api: web::Data<Api>) -> impl Responder {
+    HttpResponse::Ok().content_type("application/json").body(api.live.asyncapi.clone())
 }
 
 /// From `/docs`, and from `/` as long as there is no other page. Browsers would keep a permanent one.

@@ -126,6 +126,7 @@ fn routes(config: &mut web::ServiceConfig) {
         .service(resource("/readyz", [get(health::readyz)]))
         .service(resource("/metrics", [get(health::metrics)]))
         .service(resource("/openapi.json", [get(docs::openapi)]))
+        .service(resource("/asyncapi.json", [get(docs::asyncapi)]))
         .service(resource("/", [get(docs::redirect)]))
         .service(resource("/docs", [get(docs::redirect)]))
         .service(resource("/docs/{file:.*}", [get(docs::file)]));

@@ -46,6 +46,7 @@ use crate::locking::{
         health::readyz,
         health::metrics,
         docs::openapi,
+        docs::asyncapi,
     ),
     components(schemas(problem::ProblemBody<'static>, admin::EventType)),
     // In the order of the page at `/docs/`: what editors need comes first.

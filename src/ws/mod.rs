@@ -3,18 +3,20 @@
 //! 1. [`connect`] refuses a foreign Origin before the upgrade; everything else that is wrong is told by a close code,
 //!    which pages can read. The handshake is actix-ws's.
 //! 2. [`decoder`] reads frames and refuses them by their declared length, before anything is kept.
-//! 3. [`socket`] is one socket's life: who it is, what it asks, whether it still answers.
+//! 3. [`socket`] is one socket's life: who it is, what it asks, whether it still answers; [`membership`] its rooms.
 //! 4. [`join`] brings it into a room without gap or overlap; from there on the hub writes to its outbox, and the
 //!    response body hands ready frames to the HTTP server.
 //!
 //! A socket does what it is asked in order, one thing at a time; it never makes another one wait.
 
 mod admission;
+pub mod asyncapi;
 mod commands;
 pub mod connect;
 mod decoder;
 pub mod frames;
 pub mod join;
+mod membership;
 mod reader;
 mod socket;
 pub mod wire;
@@ -46,4 +48,6 @@ pub struct Live {
     pub rooms_per_socket: u32,
     /// Once it is set, sockets close at a moment of their own within this time.
     pub drain: watch::Sender<Option<Duration>>,
+    /// The description of it all.
+    pub asyncapi: String,
 }

@@ -12,15 +12,14 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use actix_web::web;
 use serde::Deserialize;
 use tokio::{sync::watch, time::Sleep};
-use uuid::Uuid;
 
 use super::{
     Close, Place,
     admission::TooMany,
     commands,
     decoder::{Broken, Incoming},
-    frames::{self, Asked, Id, Room, Time},
-    join::{Asks, Member, Newcomer, Stopped},
+    frames::{self, Asked, Id, Time},
+    join::{Asks, Member},
     reader::Reader,
     wire,
 };
@@ -30,9 +29,8 @@ use crate::{
         Api, fields,
         problem::{Code, Problem},
     },
-    hub::{Joined, Outbox, Refused, Scope, Subscriber, SubscriberId, Wire},
+    hub::{Outbox, Refused, SubscriberId},
     locking::{Timestamp, names::RoomId},
-    storage::tail::Head,
 };
 
 const AUTH_MS: i64 = 10_000;
@@ -51,25 +49,25 @@ pub enum Hears {
 
 /// Why it ends.
 #[derive(Debug)]
-enum End {
+pub(super) enum End {
     Close(Close, String),
     /// The client is gone, or has been told already.
     Gone,
 }
 
-type Step<T = ()> = Result<T, End>;
+pub(super) type Step<T = ()> = Result<T, End>;
 
 pub struct Socket {
-    api: web::Data<Api>,
-    outbox: Arc<Outbox>,
+    pub(super) api: web::Data<Api>,
+    pub(super) outbox: Arc<Outbox>,
     reader: Reader,
     place: Place,
-    caller: Option<Arc<Caller>>,
+    pub(super) caller: Option<Arc<Caller>>,
     /// When it must have said who it is, or say it anew.
     known_until: Timestamp,
     ping: Ping,
-    rooms: HashMap<RoomId, Member>,
-    everything: Option<SubscriberId>,
+    pub(super) rooms: HashMap<RoomId, Member>,
+    pub(super) everything: Option<SubscriberId>,
 }
 
 /// The number of the last ping, and when the next one or the pong to it is due.
@@ -250,135 +248,11 @@ impl Socket {
         }
     }
 
-    async fn hear_everything(&mut self, caller: &Caller) -> Step {
-        let hub = &self.api.live.hub;
-        let (id, after) = (hub.next_id(), hub.watermark());
-        let page = frames::Page {
-            r#type: "subscribed",
-            id: None,
-            room: "*",
-            opening: Some(frames::Opening {
-                epoch: hub.epoch(),
-                sequence: after,
-                recovered: false,
-                server_time: self.api.clock.now(),
-            }),
-            locks: Some(&[]),
-            events: None,
-            more: false,
-            participants: Some([]),
-        };
-        self.push(wire::text(frames::json(&page).as_bytes()))?;
-        let subscriber = Subscriber { after, ..Subscriber::new(id, Arc::clone(&self.outbox), caller, Wire::WebSocket) };
-        let scope = Scope::Rooms(caller.rooms.clone());
-        match self.api.live.hub.join(&caller.tenant, scope, subscriber).await {
-            Some(Joined::Live) => {
-                self.everything = Some(id);
-                Ok(())
-            }
-            // A thousand notices between two lines: let it come again.
-            Some(Joined::TooOld) => Err(End::Close(Close::TooSlow, "too slow".to_owned())),
-            None => Err(End::Gone),
-        }
-    }
-
-    async fn subscribe(&mut self, caller: &Arc<Caller>, mut asked: Asked) -> Step {
-        let id = asked.id.clone();
-        let asks = (|| {
-            let room = asked.room()?;
-            caller.require_in(Role::Viewer, &room)?;
-            if self.everything.is_some() {
-                return Err(Problem::new(Code::BadRequest, "This socket hears every room already."));
-            }
-            Ok((room, fields::from_object::<Subscribe>(asked.fields)?))
-        })();
-        let (room, fields) = match asks {
-            Ok(asks) => asks,
-            Err(problem) => return self.refuse(id.as_ref(), &problem),
-        };
-        // Again means anew.
-        self.leave_room(caller, &room);
-        let limit = self.api.live.rooms_per_socket;
-        if limit != 0 && self.rooms.len() as u64 >= u64::from(limit) {
-            let problem = Problem::new(Code::LimitReached, format!("One socket may subscribe to {limit} rooms."));
-            self.refuse(id.as_ref(), &problem)?;
-            return Err(End::Close(Close::TooMany, "too many rooms".to_owned()));
-        }
-        let (after, extensions) = (fields.after.map(Head::from), fields.extensions.unwrap_or_default());
-        self.join(caller, &Asks { room: &room, after, extensions, id: id.as_ref() }).await
-    }
-
-    async fn join(&mut self, caller: &Caller, asks: &Asks<'_>) -> Step {
-        let newcomer = Newcomer { api: &self.api, caller, outbox: &self.outbox, wire: Wire::WebSocket };
-        match newcomer.join(asks).await {
-            Ok(member) => {
-                self.rooms.insert(asks.room.clone(), member);
-                Ok(())
-            }
-            Err(Stopped::Problem(problem)) => self.refuse(asks.id, &problem),
-            Err(Stopped::Gone) => Err(End::Gone),
-        }
-    }
-
-    /// More came at once than the outbox holds: once that is written the log has the rest. Who does not even take what
-    /// is queued is too slow.
-    async fn stopped(&mut self) -> Step {
-        let (Some(from), Some(caller)) = (self.outbox.full_from(), self.caller.clone()) else { return Err(End::Gone) };
-        let hub = &self.api.live.hub;
-        let newcomer = Newcomer { api: &self.api, caller: &caller, outbox: &self.outbox, wire: Wire::WebSocket };
-        newcomer.taken().await.map_err(|_| End::Gone)?;
-        for (room, member) in &mut self.rooms {
-            hub.leave(&caller.tenant, Scope::Room(room.clone()), member.id);
-            *member = member.away(member.known_before(from));
-        }
-        // Only when nobody writes to it any more: what comes next must follow what it has.
-        hub.settle().await;
-        self.outbox.reopen();
-        for (room, member) in &mut self.rooms {
-            *member = match newcomer.go_on(room, member.known(), member.extensions).await {
-                Ok(member) => member,
-                Err(Stopped::Gone) => return Err(End::Gone),
-                // The log cannot be read, and the socket cannot go on without it.
-                Err(Stopped::Problem(_)) => return Err(End::Close(Close::TooSlow, "too slow".to_owned())),
-            };
-        }
-        Ok(())
-    }
-
-    fn unsubscribe(&mut self, caller: &Caller, mut asked: Asked) -> Step {
-        let id = asked.id.clone();
-        match asked.room() {
-            Ok(room) => {
-                self.leave_room(caller, &room);
-                let server_time = self.api.clock.now();
-                self.push(frames::ok(id.as_ref(), Room { room: &room, server_time }))
-            }
-            Err(problem) => self.refuse(id.as_ref(), &problem),
-        }
-    }
-
-    fn leave_room(&mut self, caller: &Caller, room: &RoomId) {
-        if let Some(member) = self.rooms.remove(room) {
-            self.api.live.hub.leave(&caller.tenant, Scope::Room(room.clone()), member.id);
-        }
-    }
-
-    fn leave(&mut self) {
-        let Some(caller) = self.caller.clone() else { return };
-        let hub = &self.api.live.hub;
-        for (room, member) in self.rooms.drain() {
-            hub.leave(&caller.tenant, Scope::Room(room), member.id);
-        }
-        if let Some(subscriber) = self.everything.take() {
-            hub.leave(&caller.tenant, Scope::Rooms(caller.rooms.clone()), subscriber);
-        }
-    }
-
-    fn refuse(&self, id: Option<&Id>, problem: &Problem) -> Step {
+    pub(super) fn refuse(&self, id: Option<&Id>, problem: &Problem) -> Step {
         self.push(frames::error(id, problem, self.api.clock.now()))
     }
 
-    fn push(&self, frame: bytes::Bytes) -> Step {
+    pub(super) fn push(&self, frame: bytes::Bytes) -> Step {
         self.outbox.push(frame).map_err(|refused| match refused {
             Refused::TooSlow | Refused::Closed => End::Gone,
         })
@@ -389,27 +263,6 @@ impl Socket {
 #[serde(deny_unknown_fields)]
 struct Auth {
     token: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Subscribe {
-    after: Option<After>,
-    extensions: Option<bool>,
-}
-
-/// Where its last visit ended. An epoch of any form may come: one that is not known gives a snapshot.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct After {
-    epoch: String,
-    sequence: i64,
-}
-
-impl From<After> for Head {
-    fn from(After { epoch, sequence }: After) -> Self {
-        Self { epoch: Uuid::try_parse(&epoch).unwrap_or_default(), sequence }
-    }
 }
 
 /// A new token may last longer, but what a socket hears must not depend on which one it was opened with.

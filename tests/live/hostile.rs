@@ -106,6 +106,19 @@ async fn what_is_no_message_is_closed_4400() {
     }
 }
 
+#[tokio::test]
+async fn a_closed_socket_does_not_keep_its_connection() {
+    let server = TestServer::start().await;
+    let mut socket = server.editor("alice").socket("/ws").await;
+    send_bytes(&mut socket, &[0x81, 0x01, b'x']).await;
+    // It neither answers the close nor closes its side.
+    let MaybeTlsStream::Plain(stream) = socket.stream.get_mut() else { panic!("not plain") };
+    let mut rest = Vec::new();
+    let end = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
+    assert!(end.is_ok(), "still connected after {rest:?}");
+    assert_eq!(rest[2..4], 4400_u16.to_be_bytes());
+}
+
 /// Small, seeded, the same every time.
 struct Dice(u64);
 

@@ -12,6 +12,7 @@ mod support;
 mod auth;
 mod cluster;
 mod commands;
+mod description;
 mod drain;
 mod event_stream;
 mod hostile;
