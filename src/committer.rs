@@ -113,9 +113,6 @@ impl Worker {
         let mut commands = Vec::with_capacity(BATCH);
         let mut replies = Vec::with_capacity(BATCH);
         while let Some(first) = queue.blocking_recv() {
-            // Where cores are scarce, those who are about to submit get to it first: a larger batch costs less each.
-            // With nobody there it costs nothing.
-            thread::yield_now();
             let mut next = Some(first);
             let mut prunes = Vec::new();
             while let Some(work) = next.take() {

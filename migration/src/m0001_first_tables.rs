@@ -23,7 +23,8 @@ impl MigrationTrait for Migration {
         }
         // SQLite's one writer counts an owner's locks itself.
         if manager.get_database_backend() != DbBackend::Sqlite {
-            let by_owner = index("document_locks_owner", "document_locks", &["tenant", "owner_id"]);
+            // The owner first: with the tenant first, PostgreSQL may take it for the way to a document's locks.
+            let by_owner = index("document_locks_owner", "document_locks", &["owner_id", "tenant"]);
             manager.create_index(by_owner).await?;
         }
         Ok(())

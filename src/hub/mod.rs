@@ -1,7 +1,7 @@
 //! Who hears what: rooms, subscribers, and a bounded queue for each.
 //!
 //! 1. The committer hands the events of each commit, with their sequences, to the [`Publisher`], which alone owns the
-//!    lists of [`rooms`]: publishing takes no lock that anyone could hold, but for a queue's own moment.
+//!    lists of `rooms`: publishing takes no lock that anyone could hold, but for a queue's own moment.
 //! 2. An event becomes a [`Notice`]: bytes ready for the wire, encoded once per form however many hear it.
 //! 3. Each subscriber has an [`Outbox`], which takes a notice at once or not at all. One that is full is left to read the
 //!    log at its own pace or is closed, and nobody else waits for it.

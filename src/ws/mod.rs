@@ -1,10 +1,10 @@
 //! Live notices: `GET /ws`, `GET /ws/{room}`, `GET /ws?rooms=*`.
 //!
-//! 1. [`connect`] refuses a foreign Origin before the upgrade; everything else that is wrong is told by a close code,
+//! 1. `connect` refuses a foreign Origin before the upgrade; everything else that is wrong is told by a close code,
 //!    which pages can read. The handshake is actix-ws's.
-//! 2. [`decoder`] reads frames and refuses them by their declared length, before anything is kept.
-//! 3. [`socket`] is one socket's life: who it is, what it asks, whether it still answers; [`membership`] its rooms.
-//! 4. [`join`] brings it into a room without gap or overlap; from there on the hub writes to its outbox, and the
+//! 2. `decoder` reads frames and refuses them by their declared length, before anything is kept.
+//! 3. `socket` is one socket's life: who it is, what it asks, whether it still answers; `membership` its rooms.
+//! 4. `join` brings it into a room without gap or overlap; from there on the hub writes to its outbox, and the
 //!    response body hands ready frames to the HTTP server.
 //!
 //! A socket does what it is asked in order, one thing at a time; it never makes another one wait.
