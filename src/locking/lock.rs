@@ -61,9 +61,10 @@ impl Lock {
         now < self.expires_at
     }
 
-    /// Zero for a lock that is overdue.
+    /// Zero for a lock that is overdue. Never more than its ttl: after a step of the database's clock another server may
+    /// have moved `expires_at` before this one has heard of the new time.
     pub fn expires_in_ms(&self, now: Timestamp) -> i64 {
-        self.expires_at.millis_since(now).max(0)
+        self.expires_at.millis_since(now).clamp(0, i64::from(self.ttl_seconds) * 1000)
     }
 
     /// The same lock with a new end.
