@@ -2,12 +2,11 @@
 //!
 //! Start: storage, clock (not before what storage has seen), committer, one sign of life (which is where grace after
 //! an outage is given), publisher, workers, HTTP.
-//! Stop: not ready any more, sockets are told and closed, HTTP finishes its requests, workers end, the committer
-//! finishes its queue.
+//! Stop: not ready any more, sockets are told and closed, HTTP finishes its requests, other servers hear that nobody is
+//! here, workers end, the committer finishes its queue.
 //! A worker that ends by itself has crashed, and takes the server with it rather than leave it half alive.
 
 use std::{
-    any::Any,
     future::Future,
     io,
     net::SocketAddr,
@@ -19,16 +18,10 @@ use std::{
 };
 
 use actix_web::{
-    HttpServer,
     dev::{Server, ServerHandle},
-    rt::net::TcpStream,
     web,
 };
-use socket2::SockRef;
-use tokio::{
-    sync::{oneshot, watch},
-    task::JoinSet,
-};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_cron_scheduler::JobScheduler;
 
 use crate::{
@@ -38,24 +31,23 @@ use crate::{
     },
     clock::{Clock, ManualClock, Stopwatch},
     cluster::Tail,
-    committer::Committer,
+    committer::{self, Committer},
     contention::Contention,
     expiry::Expiry,
-    http::{self, Api, Origins, Rates, Tickets},
+    http::{self, Api, Origins, Rates, Tickets, server::Listening},
     hub::{Hub, Publisher},
     jobs::{self, Sweeper},
     life::{self, Life},
     locking::{Policy, Timestamp},
     metrics::Metrics,
+    presence::{self, Exchange},
     settings::Settings,
-    storage::{OpenError, Storage, StorageError},
+    storage::{OpenError, SoftState, Storage, StorageError},
     ws::{Live, Sockets, asyncapi, frames},
 };
 
 /// Tokens in printed links are good for a working day.
 const LINK_HOURS: i64 = 8;
-/// How long a client may leave what was sent to it unread.
-const UNREAD_FOR: Duration = Duration::from_secs(30);
 /// Of the time to stop in, what sockets get; the rest is for requests that were begun last.
 const SOCKETS_SHARE: f64 = 0.9;
 
@@ -111,8 +103,9 @@ pub struct App {
     server: Server,
     drain_for: Duration,
     scheduler: JobScheduler,
-    committer_ended: oneshot::Receiver<String>,
+    committer_ended: committer::Ended,
     workers: JoinSet<()>,
+    presence: Option<presence::Handle>,
     _storage: Storage,
 }
 
@@ -133,18 +126,24 @@ impl App {
         let metrics = Arc::new(Metrics::new()?);
         let contention = Arc::new(Contention::default());
         let life = Arc::new(Life::new(storage.latest));
-        let writer = storage.writer(policy(&settings), clock.clone(), Arc::clone(&life))?;
+        let writers = storage.writers(policy(&settings), &clock, &life)?;
         let (announcer, unstarted) = Publisher::announcer();
-        let (committer, committer_ended) =
-            Committer::start(writer, Arc::clone(&metrics), Arc::clone(&contention), announcer)?;
+        let (committer, committer_ended) = Committer::start(writers, &metrics, &contention, &announcer)?;
         life::beat(&committer).await;
 
         let queries = storage.queries.clone();
         let mut workers = JoinSet::new();
         let tail = storage.shared().map(|options| Tail::start(&options, settings.database.notify, &mut workers));
         let head = queries.head().await?;
-        let (publisher, hub) =
-            Publisher::new(unstarted, head, queries.clone(), tail, frames::encode, frames::encode_extension);
+        let (publisher, hub) = Publisher::new(
+            unstarted,
+            head,
+            queries.clone(),
+            tail,
+            clock.clone(),
+            frames::ENCODERS,
+            metrics.subscriptions.clone(),
+        );
         workers.spawn(publisher.run());
         let expiry = Expiry {
             committer: committer.clone(),
@@ -152,11 +151,18 @@ impl App {
             life: Arc::clone(&life),
             clock: clock.clone(),
         };
-        let sweeper = Sweeper { expiry: expiry.clone(), metrics: Arc::clone(&metrics) };
+        let soft_state = storage.soft_state();
+        let sweeper = Sweeper { expiry: expiry.clone(), metrics: Arc::clone(&metrics), soft_state: soft_state.clone() };
         let scheduler = jobs::start(sweeper.clone(), &settings.jobs.sweep, !options.without_workers).await?;
+        let mut presence = None;
         if !options.without_workers {
             workers.spawn(life::run(committer.clone(), clock.clone()));
             workers.spawn(expiry.run());
+            presence = soft_state.clone().map(|soft_state| {
+                let (exchange, handle) = Exchange::new(soft_state, hub.clone(), clock.clone());
+                workers.spawn(exchange.run());
+                handle
+            });
         }
         let drain_for = Duration::from_secs(settings.server.drain_seconds.into());
         let api = web::Data::new(Api {
@@ -172,10 +178,13 @@ impl App {
             public_metrics: settings.server.public_metrics,
             draining: AtomicBool::new(false),
             openapi: http::openapi_document(),
-            live: live(&settings, hub, &metrics),
+            live: live(&settings, hub, &metrics, soft_state),
             clock,
         });
-        let (server, address) = listen(&settings, &api, options.http_workers)?;
+        let (address, origins) = (settings.server.listen, &api.live.origins);
+        let listening = Listening { address, workers: options.http_workers, drain_for };
+        let (server, address) =
+            listening.start(&api, origins).map_err(|reason| StartError::Listen { address, reason })?;
         let links = links(&settings, secret.as_ref(), address, api.clock.wall())?;
         Ok(Self {
             address,
@@ -187,6 +196,7 @@ impl App {
             scheduler,
             committer_ended,
             workers,
+            presence,
             _storage: storage,
         })
     }
@@ -198,7 +208,7 @@ impl App {
         let mut has_committer = true;
         let crashed = tokio::select! {
             () = stop => None,
-            reason = &mut self.committer_ended => {
+            reason = self.committer_ended.first() => {
                 has_committer = false;
                 Some(reason.map_or(Crash::Worker("the committer"), Crash::NeedsAHand))
             }
@@ -213,23 +223,26 @@ impl App {
         } else {
             http.stop(false).await;
         }
+        if let Some(presence) = self.presence {
+            presence.stop().await;
+        }
         self.workers.shutdown().await;
         if let Err(error) = self.scheduler.shutdown().await {
             tracing::warn!(%error, "the scheduler did not stop");
         }
         if has_committer {
-            self.api.committer.stop().await;
-            let _ = self.committer_ended.await;
+            self.api.committer.stop();
+            self.committer_ended.all().await;
         }
         crashed.map_or(Ok(()), Err)
     }
 }
 
-fn live(settings: &Settings, hub: Hub, metrics: &Metrics) -> Live {
+fn live(settings: &Settings, hub: Hub, metrics: &Metrics, soft_state: Option<SoftState>) -> Live {
     Live {
         hub,
         sockets: Sockets::new(&settings.limits, metrics.sockets.clone()),
-        tickets: Tickets::default(),
+        tickets: Tickets::new(soft_state),
         origins: Origins::new(&settings.server.allowed_origins, settings.server.listen),
         rooms_per_socket: settings.limits.rooms_per_socket,
         drain: watch::Sender::new(None),
@@ -259,41 +272,6 @@ fn policy(settings: &Settings) -> Policy {
         locks_per_owner: settings.limits.locks_per_owner,
         memo_retention_ms: i64::from(settings.requests.retention_hours) * HOUR_MS,
         event_retention_ms: i64::from(settings.events.retention_days) * 24 * HOUR_MS,
-    }
-}
-
-fn listen(
-    settings: &Settings,
-    api: &web::Data<Api>,
-    workers: Option<usize>,
-) -> Result<(Server, SocketAddr), StartError> {
-    let address = settings.server.listen;
-    let failed = |reason: io::Error| StartError::Listen { address, reason };
-    let origins = Origins::new(&settings.server.allowed_origins, address);
-    let api = api.clone();
-    let mut server = HttpServer::new(move || http::app(api.clone(), origins.middleware()))
-        .disable_signals()
-        .shutdown_timeout(settings.server.drain_seconds.into())
-        // A handler stops when its client is gone.
-        .h1_allow_half_closed(false)
-        .client_request_timeout(Duration::from_secs(10))
-        .on_connect(|connection, _| limit_silence(connection))
-        .bind(address)
-        .map_err(failed)?;
-    if let Some(workers) = workers {
-        server = server.workers(workers);
-    }
-    let bound = server.addrs().first().copied().unwrap_or(address);
-    Ok((server.run(), bound))
-}
-
-/// A client that neither reads nor leaves is dropped by the kernel: the HTTP server would keep what it has not read for as
-/// long as the connection stands.
-fn limit_silence(connection: &dyn Any) {
-    if let Some(stream) = connection.downcast_ref::<TcpStream>()
-        && let Err(error) = SockRef::from(stream).set_tcp_user_timeout(Some(UNREAD_FOR))
-    {
-        tracing::debug!(%error, "no limit on how long a client may leave its answers unread");
     }
 }
 
@@ -338,7 +316,7 @@ mod tests {
     async fn a_committer_that_ends_by_itself_stops_the_server() {
         let folder = tempfile::tempdir().unwrap();
         let app = app(folder.path()).await;
-        app.api.committer.stop().await;
+        app.api.committer.stop();
         let crash = app.run(std::future::pending()).await.unwrap_err();
         assert_eq!(crash.to_string(), "the committer has crashed");
     }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
-use crate::{committer::SubmitError, expiry::Expiry, metrics::Metrics};
+use crate::{committer::SubmitError, expiry::Expiry, metrics::Metrics, storage::SoftState};
 
 /// What a sweep works with.
 #[derive(Debug, Clone)]
 pub struct Sweeper {
     pub expiry: Expiry,
     pub metrics: Arc<Metrics>,
+    pub soft_state: Option<SoftState>,
 }
 
 impl Sweeper {
@@ -19,6 +20,9 @@ impl Sweeper {
         self.expiry.expire_due().await?;
         // In small steps, so that requests get in between.
         while self.expiry.committer.prune().await? > 0 {}
+        if let Some(soft_state) = &self.soft_state {
+            soft_state.prune_tickets(self.expiry.clock.now()).await?;
+        }
         self.metrics.sweeps.inc();
         Ok(())
     }

@@ -11,7 +11,8 @@
 //!
 //! The path of a notice: the committer hands the events of each commit to the publisher of the [`hub`], which writes them
 //! to the bounded queue of everyone in the room; commits of other servers are found in the log ([`cluster`]). [`ws`] is
-//! one socket's life, and how it gets into a room without gap or overlap.
+//! one socket's life, and how it gets into a room without gap or overlap. Who is in a room is known to the hub too, and told
+//! between servers by [`presence`].
 //!
 //! The path of time: [`clock`] never runs backwards; [`life`] notices outages and lets locks survive them; [`expiry`]
 //! sends overdue locks through the committer; [`jobs`] clean up.
@@ -32,6 +33,7 @@ pub mod life;
 pub mod locking;
 pub mod logging;
 pub mod metrics;
+pub mod presence;
 pub mod settings;
 pub mod storage;
 pub mod ws;

@@ -13,6 +13,7 @@ pub struct Metrics {
     http_seconds: HistogramVec,
     pub locks: IntGauge,
     pub sockets: IntGauge,
+    pub subscriptions: IntGauge,
     pub queue_depth: IntGauge,
     pub commit_seconds: Histogram,
     pub commit_batch_size: Histogram,
@@ -36,6 +37,7 @@ impl Metrics {
             )?,
             locks: IntGauge::new("doclock_locks", "Locks in the lock table.")?,
             sockets: IntGauge::new("doclock_sockets", "Open WebSockets and event streams.")?,
+            subscriptions: IntGauge::new("doclock_subscriptions", "Places of sockets and event streams in rooms.")?,
             queue_depth: IntGauge::new("doclock_queue_depth", "Commands waiting for the committer.")?,
             commit_seconds: Histogram::with_opts(seconds("doclock_commit_seconds", "Time to commit a batch."))?,
             commit_batch_size: Histogram::with_opts(
@@ -50,6 +52,7 @@ impl Metrics {
         registry.register(Box::new(metrics.http_seconds.clone()))?;
         registry.register(Box::new(metrics.locks.clone()))?;
         registry.register(Box::new(metrics.sockets.clone()))?;
+        registry.register(Box::new(metrics.subscriptions.clone()))?;
         registry.register(Box::new(metrics.queue_depth.clone()))?;
         registry.register(Box::new(metrics.commit_seconds.clone()))?;
         registry.register(Box::new(metrics.commit_batch_size.clone()))?;

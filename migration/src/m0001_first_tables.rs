@@ -2,7 +2,7 @@
 
 use sea_orm_migration::{
     prelude::*,
-    schema::{big_integer, big_integer_null, binary, binary_null, integer, text, text_null, uuid, uuid_null},
+    schema::{big_integer, big_integer_null, binary, binary_null, boolean, integer, text, text_null, uuid, uuid_null},
     sea_orm::DbBackend,
 };
 
@@ -12,10 +12,12 @@ pub struct Migration;
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        for table in [documents(), document_locks(), lock_waiters(), log_head(), server_life(), participants()] {
+        for table in
+            [documents(), document_locks(), lock_waiters(), log_head(), server_life(), live_servers(), participants()]
+        {
             create(manager, table, Rows::Updated).await?;
         }
-        for table in [lock_handovers(), request_memos(), events()] {
+        for table in [lock_handovers(), request_memos(), events(), stream_tickets()] {
             create(manager, table, Rows::Added).await?;
         }
         for index in indexes() {
@@ -26,13 +28,19 @@ impl MigrationTrait for Migration {
             // The owner first: with the tenant first, PostgreSQL may take it for the way to a document's locks.
             let by_owner = index("document_locks_owner", "document_locks", &["owner_id", "tenant"]);
             manager.create_index(by_owner).await?;
+            manager.get_connection().execute_unprepared(LOAD).await?;
         }
         Ok(())
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        if manager.get_database_backend() != DbBackend::Sqlite {
+            manager.get_connection().execute_unprepared("DROP FUNCTION doclock_load").await?;
+        }
         for table in [
+            "stream_tickets",
             "participants",
+            "live_servers",
             "server_life",
             "log_head",
             "events",
@@ -47,6 +55,47 @@ impl MigrationTrait for Migration {
         Ok(())
     }
 }
+
+/// Locks the rows of a batch and reads them, then the time, in one call. Three statements, so that each sees what was
+/// committed while the one before it waited for a lock. Of the columns, documents and the time use those that have the
+/// right type.
+const LOAD: &str = r#"
+CREATE FUNCTION doclock_load(
+    document_tenants text[], document_rooms text[], document_names text[],
+    lock_tenants text[], lock_rooms text[], lock_names text[], manual_now bigint)
+RETURNS TABLE (kind "char", tenant text, room text, document text, slot integer, lease_id uuid, hold bigint,
+    fencing_token bigint, owner_id text, session_id text, name text, acquired_at bigint, expires_at bigint,
+    due_at bigint, ttl_seconds integer, metadata text, document_version text, extend_request_id text,
+    extend_fingerprint bytea)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    IF cardinality(document_names) > 0 THEN
+        RETURN QUERY
+        SELECT 'd'::"char", d.tenant, d.room, d.document, d.capacity, NULL::uuid, NULL::bigint, d.fencing_token,
+            NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::integer, NULL::text,
+            d.document_version, NULL::text, NULL::bytea
+        FROM UNNEST(document_tenants, document_rooms, document_names) AS k (tenant, room, document)
+        JOIN documents AS d ON (d.tenant, d.room, d.document) = (k.tenant, k.room, k.document)
+        ORDER BY d.tenant, d.room, d.document FOR UPDATE OF d;
+    END IF;
+    IF cardinality(lock_names) > 0 THEN
+        RETURN QUERY
+        SELECT 'l'::"char", l.tenant, l.room, l.document, l.slot, l.lease_id, l.hold, l.fencing_token, l.owner_id,
+            l.session_id, l.name, l.acquired_at, l.expires_at, l.due_at, l.ttl_seconds, l.metadata, l.document_version,
+            l.extend_request_id, l.extend_fingerprint
+        FROM UNNEST(lock_tenants, lock_rooms, lock_names) AS k (tenant, room, document)
+        JOIN document_locks AS l ON (l.tenant, l.room, l.document) = (k.tenant, k.room, k.document)
+        ORDER BY l.tenant, l.room, l.document, l.slot FOR UPDATE OF l;
+    END IF;
+    RETURN QUERY
+    SELECT 't'::"char", NULL::text, NULL::text, NULL::text, NULL::integer, h.epoch, h.sequence, h.token_floor,
+        NULL::text, NULL::text, NULL::text,
+        coalesce(manual_now, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + s.clock_offset), s.last_alive,
+        NULL::bigint, NULL::integer, NULL::text, NULL::text, NULL::text, NULL::bytea
+    FROM server_life AS s, log_head AS h;
+END
+$$"#;
 
 /// What mostly happens to the rows of a table.
 enum Rows {
@@ -204,19 +253,46 @@ fn server_life() -> TableCreateStatement {
         .take()
 }
 
-/// Who is in a room, soft state of each server.
+/// Servers that share the database. `version` counts what one has said about its participants; what it said up to
+/// `floor` may have been forgotten.
+fn live_servers() -> TableCreateStatement {
+    Table::create()
+        .table("live_servers")
+        .col(uuid("server_id"))
+        .col(big_integer("version"))
+        .col(big_integer("floor"))
+        .col(big_integer("seen_at"))
+        .primary_key(Index::create().col("server_id"))
+        .take()
+}
+
+/// Who is in a room by which server: soft state, which goes with its server. Who has left stays for a while, so that
+/// others find out by reading what is new.
 fn participants() -> TableCreateStatement {
+    let mut server = ForeignKey::create();
+    server.from("participants", "server_id").to("live_servers", "server_id").on_delete(ForeignKeyAction::Cascade);
     Table::create()
         .table("participants")
+        .col(uuid("server_id"))
         .col(text("tenant"))
         .col(text("room"))
-        .col(uuid("participant_id"))
-        .col(uuid("server_id"))
         .col(text("owner_id"))
         .col(text_null("name"))
-        .col(big_integer("joined_at"))
-        .col(big_integer("seen_at"))
-        .primary_key(Index::create().col("tenant").col("room").col("participant_id"))
+        .col(boolean("is_here"))
+        .col(big_integer("version"))
+        .primary_key(Index::create().col("server_id").col("tenant").col("room").col("owner_id"))
+        .foreign_key(&mut server)
+        .take()
+}
+
+/// Tickets for event streams that were not used yet, by their SHA-256: whoever reads the table can use none.
+fn stream_tickets() -> TableCreateStatement {
+    Table::create()
+        .table("stream_tickets")
+        .col(binary("digest"))
+        .col(text("body"))
+        .col(big_integer("expires_at"))
+        .primary_key(Index::create().col("digest"))
         .take()
 }
 
@@ -240,6 +316,8 @@ fn indexes() -> Vec<IndexCreateStatement> {
         index("events_end_by_owner", "events", &["tenant", "room", "document", "owner_id", "sequence"])
             .and_where(ended())
             .take(),
+        index("participants_news", "participants", &["server_id", "version"]),
+        index("stream_tickets_age", "stream_tickets", &["expires_at"]),
         index("lock_handovers_lease", "lock_handovers", &["lease_id"]),
     ]
 }

@@ -49,7 +49,7 @@ pub struct StreamParams {
 /// A room's notices as Server-Sent Events
 ///
 /// First `subscribed` (and `snapshot`, while there is `more`), then `DocumentLocked` and `DocumentUnlocked` as they are
-/// committed. With `Last-Event-ID`, what was missed instead of a snapshot.
+/// committed, and `ParticipantJoined` and `ParticipantLeft`. With `Last-Event-ID`, what was missed instead of a snapshot.
 #[utoipa::path(get, path = "/api/rooms/{room}/events", tag = "rooms", params(StreamParams),
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub async fn events(
@@ -59,7 +59,7 @@ pub async fn events(
 ) -> Result<HttpResponse<BoxBody>, Problem> {
     let api = call::api(&request)?;
     let caller = match &params.ticket {
-        Some(ticket) => api.live.tickets.redeem(ticket, &room, api.clock.now())?,
+        Some(ticket) => api.live.tickets.redeem(ticket, &room, api.clock.now()).await?,
         None => (*Call::of(&request, call::bearer(request.headers())?)?.caller).clone(),
     };
     caller.require_in(Role::Viewer, &room)?;
@@ -73,7 +73,7 @@ pub async fn events(
     }
     let place = enter(&api, &request, &caller)?;
     let last = request.headers().get("last-event-id").and_then(|id| wire::event_id(id.to_str().ok()?));
-    let outbox = Outbox::new(Bytes::new(), false);
+    let outbox = Outbox::streaming(Bytes::new(), false);
     let stream = Stream { api, caller, room, outbox: Arc::clone(&outbox), _place: place };
     rt::spawn(stream.run(last));
     Ok(answer.insert_header((header::CACHE_CONTROL, "no-store")).body(outbox.body()))
@@ -100,7 +100,7 @@ impl Stream {
     async fn run(self, last: Option<crate::storage::tail::Head>) {
         let newcomer = Newcomer { api: &self.api, caller: &self.caller, outbox: &self.outbox, wire: Wire::EventStream };
         let asks = Asks { room: &self.room, after: last, extensions: false, id: None };
-        if let Ok(member) = newcomer.join(&asks).await {
+        if let Ok((member, _present)) = newcomer.join(&asks).await {
             let clock = &self.api.clock;
             let left_ms = self.caller.expires_at.millis_since(clock.wall());
             let mut drain = self.api.live.drain.subscribe();

@@ -142,7 +142,9 @@ fn join(path: &str, field: &str) -> String {
 }
 
 pub fn from_object<T: DeserializeOwned>(object: Map<String, Value>) -> Result<T, Problem> {
-    serde_path_to_error::deserialize(Value::Object(object)).map_err(|error| explain(&error))
+    let object = Value::Object(object);
+    // Only fields that do not fit pay for knowing where.
+    T::deserialize(&object).or_else(|_| serde_path_to_error::deserialize(object).map_err(|error| explain(&error)))
 }
 
 fn with_query<T: DeserializeOwned>(body: &[u8], query: &str) -> Result<T, Problem> {

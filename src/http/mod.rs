@@ -20,6 +20,7 @@ mod rates;
 mod read_lock;
 mod release;
 mod room_locks;
+pub mod server;
 mod stream_tickets;
 pub mod unlock;
 pub mod view;
@@ -167,7 +168,7 @@ where
 /// A path with its verbs; any other method gets 405 and the list of those.
 fn resource<const N: usize>(path: &str, verbs: [Verb; N]) -> Resource {
     let allow = verbs.iter().map(|(method, _)| *method).collect::<Vec<_>>().join(", ");
-    let resource = web::resource(path);
+    let resource = web::resource(path).app_data(observe::RouteName::of(path));
     verbs
         .into_iter()
         .fold(resource, |resource, (_, route)| resource.route(route))

@@ -51,8 +51,8 @@ pub async fn observe(
 
     let took = stopwatch.elapsed();
     let route = route(&response);
-    api.metrics.http(&route, method(response.request().method()), response.status().as_str(), took);
-    log(&response, &id, &route, problem.as_ref(), took);
+    api.metrics.http(&route.0, method(response.request().method()), response.status().as_str(), took);
+    log(&response, &id, &route.0, problem.as_ref(), took);
     Ok(response)
 }
 
@@ -69,10 +69,18 @@ fn request_id(request: &ServiceRequest) -> HeaderValue {
     })
 }
 
-/// The pattern of the path, without the router's own marks.
-fn route(response: &ServiceResponse) -> String {
-    let pattern = response.request().match_pattern();
-    pattern.map_or_else(|| "unmatched".to_owned(), |pattern| pattern.replace(":[^/]*", "").replace(":.*", ""))
+/// What a resource is called in logs and metrics: its pattern, without the router's own marks.
+#[derive(Debug, Clone)]
+pub struct RouteName(Arc<str>);
+
+impl RouteName {
+    pub fn of(pattern: &str) -> Self {
+        Self(pattern.replace(":[^/]*", "").replace(":.*", "").into())
+    }
+}
+
+fn route(response: &ServiceResponse) -> RouteName {
+    response.request().app_data().cloned().unwrap_or_else(|| RouteName::of("unmatched"))
 }
 
 /// Clients may invent methods; metrics do not grow with them.

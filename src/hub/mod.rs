@@ -8,10 +8,15 @@
 //! 4. A newcomer says up to which sequence it knows its room; it gets what came after from the latest notices, and
 //!    everything from then on. If those do not reach back far enough it reads the log and asks again.
 //!
+//! 5. Who is in a room is known by its [`Present`]; those in it are told of others who come and go, if there is room in
+//!    their outbox (`presence`).
+//!
 //! Sequences of a subscriber only grow: notices at or before the one it knows are left out.
 
 mod notice;
 mod outbox;
+mod presence;
+mod present;
 mod publisher;
 mod rooms;
 
@@ -29,12 +34,14 @@ use crate::{
 };
 pub use notice::{Encode, Form, Notice, Wire};
 pub use outbox::{Outbox, OutboxBody, Refused};
-pub use publisher::{Announcer, Extension, Publisher};
+pub use presence::{Change, Elsewhere, LISTED, Participant, Participants, Presence, RoomKey, Sighting};
+pub use present::{Present, Which};
+pub use publisher::{Announcer, Encoders, Extension, Publisher};
 
 /// One subscriber of one or more rooms.
 pub type SubscriberId = u64;
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Subscriber {
     pub id: SubscriberId,
     pub outbox: Arc<Outbox>,
@@ -61,20 +68,25 @@ pub enum Scope {
     Rooms(RoomGlobs),
 }
 
+/// A subscriber's place in a room, or in all of them.
+pub type Place = (Scope, Subscriber);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Joined {
     /// From the sequence on that it knows.
     Live,
-    /// What it knows is too long ago.
+    /// What it knows is too long ago, or its outbox has no room for what came since.
     TooOld,
 }
 
 #[derive(Debug)]
 enum Request {
+    /// All of them or none, at one moment of the log.
     Join {
         tenant: TenantId,
-        scope: Scope,
-        subscriber: Subscriber,
+        places: Vec<Place>,
+        /// Whom the newcomer was told to be there, if it was: it hears who has come and gone since.
+        told: Option<Participants>,
         reply: oneshot::Sender<Joined>,
     },
     Leave {
@@ -82,6 +94,21 @@ enum Request {
         scope: Scope,
         id: SubscriberId,
     },
+    Arrive {
+        room: RoomKey,
+        owner: OwnerId,
+        name: Option<Arc<str>>,
+        reply: oneshot::Sender<Participants>,
+    },
+    Depart {
+        room: RoomKey,
+        owner: OwnerId,
+    },
+    Sightings {
+        which: Which,
+        reply: oneshot::Sender<Vec<Sighting>>,
+    },
+    Heard(Elsewhere),
     /// Answered when everything before it has been done.
     Settle(oneshot::Sender<()>),
 }
@@ -112,10 +139,10 @@ impl Hub {
         self.0.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Answers nothing if the publisher has ended.
-    pub async fn join(&self, tenant: &TenantId, scope: Scope, subscriber: Subscriber) -> Option<Joined> {
+    /// The places of one outbox. Answers nothing if the publisher has ended.
+    pub async fn join(&self, tenant: &TenantId, places: Vec<Place>, told: Option<Participants>) -> Option<Joined> {
         let (reply, joined) = oneshot::channel();
-        self.0.requests.send(Request::Join { tenant: tenant.clone(), scope, subscriber, reply }).ok()?;
+        self.0.requests.send(Request::Join { tenant: tenant.clone(), places, told, reply }).ok()?;
         joined.await.ok()
     }
 

@@ -16,15 +16,23 @@ use std::{
 };
 
 use bytes::Bytes;
+use prometheus::IntGauge;
 use tokio::{
     sync::mpsc,
     time::{Interval, MissedTickBehavior},
 };
 
-use super::{Encode, Hub, Request, Shared, rooms::Rooms};
+use super::{
+    Change, Encode, Hub, Joined, Participant, Participants, Place, Presence, Request, Scope, Shared, Which, Wire,
+    presence::News, rooms::Rooms,
+};
 use crate::{
+    clock::Clock,
     cluster::Tail,
-    locking::{DocumentKey, Lock},
+    locking::{
+        DocumentKey, Lock, Timestamp,
+        names::{RoomId, TenantId},
+    },
     storage::{
         Queries, StorageError,
         batch::Appended,
@@ -40,6 +48,14 @@ const LOOK: Duration = Duration::from_millis(200);
 /// A lock that lives longer than it was told.
 #[derive(Debug)]
 pub struct Extension(pub Lock);
+
+/// How notices are written: of events, and those that are in no log.
+#[derive(Debug, Clone, Copy)]
+pub struct Encoders {
+    pub event: Encode,
+    pub extension: fn(&DocumentKey, &Lock) -> Bytes,
+    pub presence: fn(&RoomId, Change, &Participant, Wire) -> Bytes,
+}
 
 #[derive(Debug)]
 enum Announcement {
@@ -93,12 +109,13 @@ impl Announcer {
 #[derive(Debug)]
 pub struct Publisher {
     rooms: Rooms,
+    presence: Presence,
+    clock: Clock,
     queries: Queries,
     announcements: mpsc::Receiver<Announcement>,
     requests: mpsc::UnboundedReceiver<Request>,
     has_lost: Arc<AtomicBool>,
-    listeners: Arc<AtomicU64>,
-    encode_extension: fn(&DocumentKey, &Lock) -> Bytes,
+    encode: Encoders,
     hub: Hub,
     tail: Option<Tail>,
     /// The log has, or may have, more than was published.
@@ -130,8 +147,9 @@ impl Publisher {
         head: Head,
         queries: Queries,
         tail: Option<Tail>,
-        encode: Encode,
-        encode_extension: fn(&DocumentKey, &Lock) -> Bytes,
+        clock: Clock,
+        encode: Encoders,
+        subscriptions: IntGauge,
     ) -> (Self, Hub) {
         let Unstarted { announcements, has_lost, listeners } = unstarted;
         let (sender, requests) = mpsc::unbounded_channel();
@@ -144,13 +162,14 @@ impl Publisher {
             watermark: AtomicI64::new(head.sequence),
         }));
         let publisher = Self {
-            rooms: Rooms::new(head, encode),
+            rooms: Rooms::new(head, encode.event, listeners, subscriptions),
+            presence: Presence::new(clock.clone(), tail.is_some()),
+            clock,
             queries,
             announcements,
             requests,
             has_lost,
-            listeners,
-            encode_extension,
+            encode,
             hub: hub.clone(),
             tail,
             is_behind: false,
@@ -166,6 +185,10 @@ impl Publisher {
                 Some(request) = self.requests.recv() => self.requested(request),
                 () = woken(self.tail.as_ref()) => self.catch_up().await,
                 _ = self.look.tick(), if self.tail.is_some() || self.is_behind => self.catch_up().await,
+                () = due(&self.clock, self.presence.next_to_go()) => {
+                    self.presence.let_go();
+                    self.tell_news();
+                }
                 else => return,
             }
         }
@@ -212,27 +235,63 @@ impl Publisher {
     fn extended(&mut self, locks: &[Extension]) {
         for Extension(lock) in locks {
             let DocumentKey { tenant, room, .. } = &lock.key;
-            self.rooms.extended(tenant, room, || (self.encode_extension)(&lock.key, lock));
+            self.rooms.extended(tenant, room, || (self.encode.extension)(&lock.key, lock));
         }
+        self.rooms.send();
     }
 
     fn requested(&mut self, request: Request) {
         match request {
-            Request::Join { tenant, scope, subscriber, reply } => {
-                let wants_extensions = subscriber.extensions;
-                let joined = self.rooms.join(tenant, scope, subscriber);
-                if wants_extensions && joined == super::Joined::Live {
-                    // Never counted down: who has once listened costs a little work for good.
-                    self.listeners.fetch_add(1, Ordering::Relaxed);
-                }
+            Request::Join { tenant, places, told, reply } => {
+                let joined = self.join(&tenant, places, told);
                 // Should it have gone away meanwhile, its next notice finds its outbox closed.
                 let _ = reply.send(joined);
+            }
+            Request::Arrive { room, owner, name, reply } => {
+                // Should it have gone away meanwhile, it departs next.
+                let _ = reply.send(self.presence.arrive(&room, &owner, name.as_ref()));
+                self.tell_news();
+            }
+            Request::Depart { room, owner } => self.presence.depart(&room, &owner),
+            Request::Sightings { which, reply } => {
+                let _ = reply.send(match which {
+                    Which::Everyone => self.presence.take_everyone(),
+                    Which::Changed => self.presence.take_untold(),
+                });
+            }
+            Request::Heard(said) => {
+                self.presence.heard(said);
+                self.tell_news();
             }
             Request::Leave { tenant, scope, id } => self.rooms.leave(tenant, scope, id),
             Request::Settle(reply) => {
                 let _ = reply.send(());
             }
         }
+    }
+
+    fn join(&mut self, tenant: &TenantId, places: Vec<Place>, told: Option<Participants>) -> Joined {
+        let newcomer = match (told, places.as_slice()) {
+            (Some(told), [(Scope::Room(room), subscriber)]) => {
+                Some((told, (tenant.clone(), room.clone()), Arc::clone(&subscriber.outbox), subscriber.wire))
+            }
+            _ => None,
+        };
+        let joined = self.rooms.join(tenant, places);
+        if let Some((told, room, outbox, wire)) = newcomer.filter(|_| joined == Joined::Live) {
+            for (change, participant) in self.presence.changes_since(&told, &room) {
+                self.rooms.offer_to(&outbox, (self.encode.presence)(&room.1, change, &participant, wire));
+            }
+        }
+        self.rooms.send();
+        joined
+    }
+
+    fn tell_news(&mut self) {
+        for News { room, change, participant } in self.presence.take_news() {
+            self.rooms.offer(&room, |wire| (self.encode.presence)(&room.1, change, &participant, wire));
+        }
+        self.rooms.send();
     }
 
     async fn catch_up(&mut self) {
@@ -264,7 +323,15 @@ impl Publisher {
             }
             self.rooms.publish(event);
         }
+        self.rooms.send();
         self.hub.0.watermark.store(self.rooms.watermark(), Ordering::Release);
+    }
+}
+
+async fn due(clock: &Clock, moment: Option<Timestamp>) {
+    match moment {
+        Some(moment) => clock.sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -150,3 +150,65 @@ pub mod server_life {
 
     impl ActiveModelBehavior for ActiveModel {}
 }
+
+pub mod live_server {
+    use sea_orm::entity::prelude::*;
+
+    #[derive(Debug, Clone, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "live_servers")]
+    pub struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub server_id: Uuid,
+        pub version: i64,
+        pub floor: i64,
+        pub seen_at: i64,
+    }
+
+    #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
+    pub enum Relation {}
+
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
+pub mod participant {
+    use sea_orm::entity::prelude::*;
+
+    #[derive(Debug, Clone, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "participants")]
+    pub struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub server_id: Uuid,
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub tenant: String,
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub room: String,
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub owner_id: String,
+        pub name: Option<String>,
+        pub is_here: bool,
+        pub version: i64,
+    }
+
+    #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
+    pub enum Relation {}
+
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
+pub mod stream_ticket {
+    use sea_orm::entity::prelude::*;
+
+    #[derive(Debug, Clone, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "stream_tickets")]
+    pub struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub digest: Vec<u8>,
+        pub body: String,
+        pub expires_at: i64,
+    }
+
+    #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
+    pub enum Relation {}
+
+    impl ActiveModelBehavior for ActiveModel {}
+}

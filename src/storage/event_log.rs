@@ -1,5 +1,7 @@
 //! Events as rows of the log, written by the homes of storage and read by everyone else.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -28,23 +30,33 @@ pub struct Head {
 /// The head as this process has seen it. It only goes forward: one that does not is a restored or failed-over database,
 /// whose tokens would be given out a second time.
 #[derive(Debug, Default)]
-pub(super) struct KnownHead(Option<Head>);
+pub(super) struct KnownHead(Mutex<Option<Head>>);
 
 impl KnownHead {
-    pub fn sees(&mut self, head: Head) -> Result<(), StorageError> {
+    /// What a head that is read from now on has to be compared with: another writer may go on meanwhile.
+    pub fn before(&self) -> Option<Head> {
+        *self.known()
+    }
+
+    pub fn sees(&self, head: Head, before: Option<Head>) -> Result<(), StorageError> {
         let is_behind = |known: Head| head.epoch != known.epoch || head.sequence < known.sequence;
-        if let Some(known) = self.0.filter(|known| is_behind(*known)) {
+        if let Some(known) = before.filter(|known| is_behind(*known)) {
             return Err(StorageError::Rewound { known: known.to_string(), found: head.to_string() });
         }
-        self.0 = Some(head);
+        self.known().get_or_insert(head);
+        self.wrote(head.sequence);
         Ok(())
     }
 
     /// Committed by this process.
-    pub fn wrote(&mut self, sequence: i64) {
-        if let Some(known) = &mut self.0 {
+    pub fn wrote(&self, sequence: i64) {
+        if let Some(known) = &mut *self.known() {
             known.sequence = known.sequence.max(sequence);
         }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Head>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Writing: the committer hands batches of commands to a home of storage (a [`Writer`]: `sqlite` or `postgres`),
 //! which loads what they need, has [`batch::Batch`] decide them, saves what changed, appends the events and commits.
 //! Reading: [`queries`], over a pool of its own, sees what is committed and nothing else.
+//! What may be forgotten, and goes past the committer: [`soft_state`].
 
 pub mod batch;
 mod entities;
@@ -11,6 +12,7 @@ mod memo;
 mod new_epoch;
 mod postgres;
 pub mod queries;
+pub mod soft_state;
 mod sqlite;
 pub mod stats;
 pub mod tail;
@@ -34,6 +36,7 @@ use batch::Committed;
 use entities::{event, server_life};
 pub use new_epoch::{NewEpoch, NewEpochError, new_epoch};
 pub use queries::Queries;
+pub use soft_state::SoftState;
 pub use sqlite::backup::{BackupError, backup};
 
 /// A ticket in a waiting line lives this long without its server.
@@ -141,15 +144,27 @@ impl Storage {
         }
     }
 
-    pub fn writer(&self, policy: Policy, clock: Clock, life: Arc<Life>) -> io::Result<Writer> {
-        Ok(match &self.home {
+    /// What servers on a database that others write too tell each other.
+    pub fn soft_state(&self) -> Option<SoftState> {
+        match &self.home {
+            Home::Sqlite { .. } => None,
+            Home::Postgres { .. } => Some(SoftState::new(self.queries.clone())),
+        }
+    }
+
+    /// SQLite has one writer. PostgreSQL has several, which it keeps apart as it does those of different servers: while
+    /// one waits for its commit, another locks and reads what it needs.
+    pub fn writers(&self, policy: Policy, clock: &Clock, life: &Arc<Life>) -> io::Result<Vec<Writer>> {
+        match &self.home {
             Home::Sqlite { path, .. } => {
-                Writer::Sqlite(Box::new(sqlite::Writer::new(path.clone(), policy, clock, life)))
+                let writer = sqlite::Writer::new(path.clone(), policy, clock.clone(), Arc::clone(life));
+                Ok(vec![Writer::Sqlite(Box::new(writer))])
             }
             Home::Postgres { options, .. } => {
-                Writer::Postgres(Box::new(postgres::Writer::new((**options).clone(), policy, clock, life)?))
+                let writers = postgres::Writer::several(options, policy, clock, life)?;
+                Ok(writers.into_iter().map(|writer| Writer::Postgres(Box::new(writer))).collect())
             }
-        })
+        }
     }
 }
 

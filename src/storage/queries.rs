@@ -258,7 +258,7 @@ impl Queries {
 }
 
 /// A database that hangs without closing its connections must not take those who read with it, expiry among them.
-async fn in_time<T>(read: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
+pub(super) async fn in_time<T>(read: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
     match tokio::time::timeout(PATIENCE, read).await {
         Ok(answer) => answer,
         Err(_) => Err(DbErr::Custom("the database does not answer".to_owned())),

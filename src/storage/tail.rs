@@ -10,6 +10,7 @@ use super::{
     Queries, StorageError,
     entities::{document_lock, event, log_head},
     event_log::Logged,
+    queries::in_time,
 };
 use crate::locking::{
     Event, Lock,
@@ -39,7 +40,7 @@ pub enum Told {
 
 impl Queries {
     pub async fn head(&self) -> Result<Head, StorageError> {
-        Ok(head(self.reads()).await?)
+        Ok(in_time(head(self.reads())).await?)
     }
 
     /// Events of all tenants.
@@ -47,33 +48,31 @@ impl Queries {
         let rows = event::Entity::find()
             .filter(event::Column::Sequence.gt(sequence))
             .order_by_asc(event::Column::Sequence)
-            .limit(limit)
-            .all(self.reads())
-            .await?;
-        sequenced(rows)
+            .limit(limit);
+        sequenced(in_time(rows.all(self.reads())).await?)
     }
 
-    /// Events of a room, and the head they reach to.
-    pub async fn room_after(
+    /// Events of some rooms, and the head they reach to.
+    pub async fn rooms_after(
         &self,
         tenant: &TenantId,
-        room: &RoomId,
+        rooms: &[&RoomId],
         sequence: i64,
         limit: u64,
     ) -> Result<(Vec<Sequenced>, Head), StorageError> {
         let snapshot = self.snapshot().await?;
-        let head = head(&snapshot).await?;
-        Ok((sequenced(room_rows(&snapshot, tenant, room, sequence, limit).await?)?, head))
+        let head = in_time(head(&snapshot)).await?;
+        Ok((sequenced(in_time(rooms_rows(&snapshot, tenant, rooms, sequence, limit)).await?)?, head))
     }
 
     /// For one who was here at `after`, or never.
     pub async fn start(&self, tenant: &TenantId, room: &RoomId, after: Option<Head>) -> Result<Start, StorageError> {
         let snapshot = self.snapshot().await?;
-        let head = head(&snapshot).await?;
+        let head = in_time(head(&snapshot)).await?;
         if let Some(after) = after.filter(|after| after.epoch == head.epoch && after.sequence <= head.sequence)
-            && (after.sequence == head.sequence || reaches_back(&snapshot, after.sequence).await?)
+            && (after.sequence == head.sequence || in_time(reaches_back(&snapshot, after.sequence)).await?)
         {
-            let rows = room_rows(&snapshot, tenant, room, after.sequence, REPLAY_MAX + 1).await?;
+            let rows = in_time(rooms_rows(&snapshot, tenant, &[room], after.sequence, REPLAY_MAX + 1)).await?;
             if rows.len() as u64 <= REPLAY_MAX {
                 return Ok(Start { head, told: Told::Missed(sequenced(rows)?) });
             }
@@ -83,9 +82,8 @@ impl Queries {
             .filter(document_lock::Column::Tenant.eq(tenant.as_str()))
             .filter(document_lock::Column::Room.eq(room.as_str()))
             .order_by_asc(document_lock::Column::Document)
-            .order_by_asc(document_lock::Column::Slot)
-            .all(&snapshot)
-            .await?;
+            .order_by_asc(document_lock::Column::Slot);
+        let locks = in_time(locks.all(&snapshot)).await?;
         Ok(Start { head, told: Told::Locks(locks.into_iter().map(Lock::from).collect()) })
     }
 }
@@ -109,16 +107,16 @@ async fn reaches_back(reads: &impl ConnectionTrait, sequence: i64) -> Result<boo
     Ok(oldest.is_some_and(|oldest| oldest <= sequence + 1))
 }
 
-async fn room_rows(
+async fn rooms_rows(
     reads: &impl ConnectionTrait,
     tenant: &TenantId,
-    room: &RoomId,
+    rooms: &[&RoomId],
     after: i64,
     limit: u64,
 ) -> Result<Vec<event::Model>, sea_orm::DbErr> {
     event::Entity::find()
         .filter(event::Column::Tenant.eq(tenant.as_str()))
-        .filter(event::Column::Room.eq(room.as_str()))
+        .filter(event::Column::Room.is_in(rooms.iter().map(|room| room.as_str())))
         .filter(event::Column::Sequence.gt(after))
         .order_by_asc(event::Column::Sequence)
         .limit(limit)

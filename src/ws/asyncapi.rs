@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::hub::LISTED;
+
 /// A field of a message: its name, whether it is always there, its schema.
 type Field = (&'static str, bool, Value);
 
@@ -95,6 +97,8 @@ fn from_server() -> Vec<(&'static str, Value)> {
         ("DocumentLocked", locked),
         ("DocumentUnlocked", unlocked),
         ("LockExtended", extended),
+        ("ParticipantJoined", presence("ParticipantJoined")),
+        ("ParticipantLeft", presence("ParticipantLeft")),
         ("ok", answer("ok", vec![])),
         (
             "error",
@@ -129,10 +133,18 @@ fn page(kind: &'static str, lock: &Value) -> Value {
             ("sequence", ALWAYS, number()),
             ("recovered", ALWAYS, flag()),
             ("server_time", ALWAYS, time()),
-            ("participants", ALWAYS, json!({"type": "array"})),
+            ("participants", ALWAYS, json!({"type": "array", "items": participant(), "maxItems": LISTED})),
         ]);
     }
     object(Some(kind), fields)
+}
+
+fn presence(kind: &'static str) -> Value {
+    object(Some(kind), vec![("room", ALWAYS, text()), ("participant", ALWAYS, participant())])
+}
+
+fn participant() -> Value {
+    object(None, vec![("owner_id", ALWAYS, text()), ("name", ALWAYS, json!({"type": ["string", "null"]}))])
 }
 
 /// What else it says is that of the HTTP call.

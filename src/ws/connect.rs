@@ -1,19 +1,23 @@
 //! The upgrade.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use actix_web::{
-    FromRequest, HttpRequest, HttpResponse,
+    FromRequest, HttpMessage, HttpRequest, HttpResponse,
     body::BoxBody,
     dev::Payload,
     http::header::{self, HeaderMap},
-    rt, web,
+    rt,
+    rt::net::TcpStream,
+    web,
 };
+use bytes::Bytes;
 use futures_util::FutureExt;
 use serde::Deserialize;
 
 use super::{
-    Close, PROTOCOL,
+    Close, PROTOCOL, Place,
+    admission::TooMany,
     reader::Reader,
     socket::{Hears, Socket},
     wire,
@@ -23,6 +27,7 @@ use crate::{
         Api, call,
         fields::Query,
         problem::{Code, Problem},
+        server::Upgradable,
     },
     hub::Outbox,
     locking::names::RoomId,
@@ -39,42 +44,68 @@ pub struct Parameters {
 pub async fn connect(
     request: HttpRequest,
     Query(parameters): Query<Parameters>,
-    payload: web::Payload,
 ) -> Result<HttpResponse<BoxBody>, Problem> {
     let hears = match parameters.rooms.as_deref() {
         None => Hears::WhatItAsksFor,
         Some("*") => Hears::Everything,
         Some(_) => return Err(Problem::invalid("rooms", "must be `*`; subscribe to single rooms by name")),
     };
-    upgrade(&request, payload, hears)
+    upgrade(&request, hears)
 }
 
 /// `GET /ws/{room}`.
 pub async fn connect_room(
     request: HttpRequest,
     Query(parameters): Query<Parameters>,
-    payload: web::Payload,
 ) -> Result<HttpResponse<BoxBody>, Problem> {
     if parameters.rooms.is_some() {
         return Err(Problem::invalid("rooms", "goes with /ws alone"));
     }
     let room = call::parameter(&request, 1, "room", RoomId::parse)?;
-    upgrade(&request, payload, Hears::Room(room))
+    upgrade(&request, Hears::Room(room))
 }
 
-fn upgrade(request: &HttpRequest, payload: web::Payload, hears: Hears) -> Result<HttpResponse<BoxBody>, Problem> {
+/// Agrees, and leaves what is needed to go on for the one who has the connection.
+fn upgrade(request: &HttpRequest, hears: Hears) -> Result<HttpResponse<BoxBody>, Problem> {
     let api = call::api(request)?;
     if api.draining.load(Ordering::Acquire) {
         return Err(Problem::new(Code::Draining, "The server is stopping.").retry_after_ms(1000));
     }
     check_origin(&api, request.headers())?;
-    let response = handshake(request)?;
-    let outbox = Outbox::new(wire::close(Close::TooSlow, "too slow"), !matches!(hears, Hears::Everything));
+    let mut response = handshake(request)?;
+    if !request.extensions().contains::<Upgradable>() {
+        return Err(Problem::new(Code::BadRequest, "Not a WebSocket: the request has a body."));
+    }
     let (place, fits) = api.live.sockets.enter(request.peer_addr().map(|address| address.ip()));
-    let socket = Socket::new(api, std::sync::Arc::clone(&outbox), Reader::new(payload.into_inner()), place);
     let token = token(request.headers()).map(ToOwned::to_owned);
-    rt::spawn(async move { socket.run(token, hears, fits).await });
-    Ok(response.set_body(outbox.body()).map_into_boxed_body())
+    response.extensions_mut().insert(Opening { api, place, fits, token, hears });
+    Ok(response.map_into_boxed_body())
+}
+
+/// A socket that has been agreed to.
+pub struct Opening {
+    api: web::Data<Api>,
+    place: Place,
+    fits: Result<(), TooMany>,
+    token: Option<String>,
+    hears: Hears,
+}
+
+impl Opening {
+    /// With the answer to the handshake, and what the client has said since.
+    pub fn start(self, connection: TcpStream, answer: &[u8], received: &[u8]) {
+        // A notice must not wait for the one before to be acknowledged.
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "small messages may be late");
+        }
+        let connection = Arc::new(connection);
+        let recovers = !matches!(self.hears, Hears::Everything);
+        let outbox = Outbox::writing(Arc::clone(&connection), wire::close(Close::TooSlow, "too slow"), recovers);
+        // It has just been made: it is open.
+        let _ = outbox.push_page(Bytes::copy_from_slice(answer));
+        let socket = Socket::new(self.api, outbox, Reader::new(connection, received), self.place);
+        rt::spawn(socket.run(self.token, self.hears, self.fits));
+    }
 }
 
 /// actix-ws checks the headers and answers the key and the subprotocol. Its own body and stream are not used: it copies

@@ -11,7 +11,7 @@ use crate::{
         problem::{Code, Problem},
         view::LockView,
     },
-    hub::Form,
+    hub::{Change, Encoders, Form, Participant, Wire},
     locking::{
         DocumentKey, Event, EventKind, Lock, Timestamp,
         names::{DocumentId, MAX_NAME_BYTES, OwnerId, RoomId},
@@ -150,7 +150,7 @@ pub struct Page<'a> {
     pub events: Option<&'a [Box<RawValue>]>,
     pub more: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub participants: Option<[(); 0]>,
+    pub participants: Option<&'a [Participant]>,
 }
 
 /// Only on the first page.
@@ -199,13 +199,15 @@ pub fn notice(event: &Event, sequence: i64, is_full: bool) -> String {
 }
 
 /// For the hub.
-pub fn encode(event: &Event, sequence: i64, epoch: Uuid, form: Form) -> Bytes {
+pub const ENCODERS: Encoders = Encoders { event: encode_event, extension: encode_extension, presence: encode_presence };
+
+fn encode_event(event: &Event, sequence: i64, epoch: Uuid, form: Form) -> Bytes {
     let json = notice(event, sequence, form.is_full);
     wire::message(form.wire, event.kind.name(), Some(Head { epoch, sequence }), &json)
 }
 
-/// For the hub, too: no event stream asks for it.
-pub fn encode_extension(key: &DocumentKey, lock: &Lock) -> Bytes {
+/// No event stream asks for it.
+fn encode_extension(key: &DocumentKey, lock: &Lock) -> Bytes {
     #[derive(Serialize)]
     struct Extended<'a> {
         r#type: &'static str,
@@ -214,6 +216,21 @@ pub fn encode_extension(key: &DocumentKey, lock: &Lock) -> Bytes {
         expires_at: Timestamp,
     }
     text(&Extended { r#type: "LockExtended", room: &key.room, document: &key.document, expires_at: lock.expires_at })
+}
+
+/// As an event it has no id, since it is in no log.
+fn encode_presence(room: &RoomId, change: Change, participant: &Participant, wire: Wire) -> Bytes {
+    #[derive(Serialize)]
+    struct Presence<'a> {
+        r#type: &'static str,
+        room: &'a RoomId,
+        participant: &'a Participant,
+    }
+    let r#type = match change {
+        Change::Joined => "ParticipantJoined",
+        Change::Left => "ParticipantLeft",
+    };
+    wire::message(wire, r#type, None, &json(&Presence { r#type, room, participant }))
 }
 
 fn text(message: &impl Serialize) -> Bytes {

@@ -6,7 +6,7 @@
 //! 3. The hub is asked to go on from the head. If that is too long ago by now, what happened is read from the log, and
 //!    the hub is asked again.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use serde_json::value::RawValue;
 
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     auth::{Caller, Role},
     http::{Api, problem::Problem, view::LockView},
-    hub::{Joined, Outbox, Refused, Scope, Subscriber, SubscriberId, Wire},
+    hub::{Joined, LISTED, Outbox, Participant, Participants, Present, Refused, Scope, Subscriber, SubscriberId, Wire},
     locking::{Event, names::RoomId},
     storage::tail::{Head, Sequenced, Told},
 };
@@ -55,19 +55,16 @@ pub struct Member {
 }
 
 impl Member {
-    /// Up to where it knows the room, if its outbox takes nothing from this sequence on.
-    pub fn known_before(&self, from: i64) -> i64 {
-        if self.is_live { self.known.max(from - 1) } else { self.known }
+    fn new(known: i64, extensions: bool) -> Self {
+        Self { id: 0, known, is_live: false, extensions }
     }
 
-    /// Without a place, for the time being.
-    #[must_use]
-    pub fn away(self, known: i64) -> Self {
-        Self { known, is_live: false, ..self }
-    }
-
-    pub fn known(&self) -> i64 {
-        self.known
+    /// It has left its place, with an outbox that has taken nothing from this sequence on.
+    pub fn leave(&mut self, from: i64) {
+        if self.is_live {
+            self.known = self.known.max(from - 1);
+            self.is_live = false;
+        }
     }
 }
 
@@ -88,49 +85,76 @@ impl From<Refused> for Stopped {
 }
 
 impl Newcomer<'_> {
-    pub async fn join(&self, asks: &Asks<'_>) -> Result<Member, Stopped> {
+    /// It is there as long as it holds what comes with its place.
+    pub async fn join(&self, asks: &Asks<'_>) -> Result<(Member, Present), Stopped> {
         let problem = |error| Stopped::Problem(Problem::from(error));
         let start = self.api.queries.start(&self.caller.tenant, asks.room, asks.after).await.map_err(problem)?;
-        self.tell(asks, start.head, &start.told).await?;
-        self.go_on(asks.room, start.head.sequence, asks.extensions).await
+        let (present, listed) = self.api.live.hub.arrive(self.caller, asks.room).await.ok_or(Stopped::Gone)?;
+        self.tell(asks, start.head, &start.told, &listed).await?;
+        let mut member = Member::new(start.head.sequence, asks.extensions);
+        self.go_on([(asks.room, &mut member)].into(), Some(listed)).await?;
+        Ok((member, present))
     }
 
-    /// From a sequence on, with neither snapshot nor gap.
-    pub async fn go_on(&self, room: &RoomId, after: i64, extensions: bool) -> Result<Member, Stopped> {
+    /// From what its members know on, with neither snapshot nor gap: by the log, over all rooms in its order, until the
+    /// hub can go on with all of them at once; and if it was told who is in its only room, from there on.
+    pub async fn go_on(
+        &self,
+        mut members: HashMap<&RoomId, &mut Member>,
+        listed: Option<Participants>,
+    ) -> Result<(), Stopped> {
         let hub = &self.api.live.hub;
-        let mut member = Member { id: hub.next_id(), known: after, is_live: true, extensions };
         loop {
-            let (id, after) = (member.id, member.known);
-            let outbox = Arc::clone(self.outbox);
-            let subscriber = Subscriber { after, extensions, ..Subscriber::new(id, outbox, self.caller, self.wire) };
-            match hub.join(&self.caller.tenant, Scope::Room(room.clone()), subscriber).await {
-                Some(Joined::Live) => return Ok(member),
-                // It has to be emptied first.
-                Some(Joined::TooOld) if self.outbox.full_from().is_some() => {
-                    return Ok(Member { is_live: false, ..member });
+            let places = members.iter_mut().map(|(room, member)| {
+                member.id = hub.next_id();
+                (Scope::Room((*room).clone()), self.subscriber(member))
+            });
+            match hub.join(&self.caller.tenant, places.collect(), listed.clone()).await {
+                Some(Joined::Live) => {
+                    for member in members.values_mut() {
+                        member.is_live = true;
+                    }
+                    return Ok(());
                 }
-                Some(Joined::TooOld) => member.known = self.read_on(room, after).await?,
+                // It has to be emptied first.
+                Some(Joined::TooOld) if self.outbox.full_from().is_some() => return Ok(()),
+                Some(Joined::TooOld) => self.read_on(&mut members).await?,
                 None => return Err(Stopped::Gone),
             }
         }
     }
 
-    /// What happened since, by the log; answers how far that reaches.
-    async fn read_on(&self, room: &RoomId, after: i64) -> Result<i64, Stopped> {
-        let read = self.api.queries.room_after(&self.caller.tenant, room, after, PAGE_EVENTS).await;
+    fn subscriber(&self, member: &Member) -> Subscriber {
+        let (after, extensions) = (member.known, member.extensions);
+        Subscriber { after, extensions, ..Subscriber::new(member.id, Arc::clone(self.outbox), self.caller, self.wire) }
+    }
+
+    /// What happened since, by the log.
+    async fn read_on(&self, members: &mut HashMap<&RoomId, &mut Member>) -> Result<(), Stopped> {
+        let after = members.values().map(|member| member.known).min().unwrap_or_default();
+        let rooms: Vec<_> = members.keys().copied().collect();
+        let read = self.api.queries.rooms_after(&self.caller.tenant, &rooms, after, PAGE_EVENTS).await;
         let (events, head) = read.map_err(|error| Stopped::Problem(error.into()))?;
-        let has_more = events.len() as u64 == PAGE_EVENTS;
-        let last = events.last().map_or(after, |(sequence, _)| *sequence);
-        for (sequence, event) in &events {
+        let is_new = |(sequence, event): &&Sequenced| {
+            members.get(&event.lock.key.room).is_some_and(|member| *sequence > member.known)
+        };
+        for (sequence, event) in events.iter().filter(is_new) {
             let json = frames::notice(event, *sequence, self.sees_all(event));
             let id = Head { epoch: head.epoch, sequence: *sequence };
             self.outbox.push_page(wire::message(self.wire, event.kind.name(), Some(id), &json))?;
         }
         self.taken().await?;
-        Ok(if has_more { last } else { head.sequence })
+        let reached = match events.last() {
+            Some((last, _)) if events.len() as u64 == PAGE_EVENTS => *last,
+            _ => head.sequence,
+        };
+        for member in members.values_mut() {
+            member.known = member.known.max(reached);
+        }
+        Ok(())
     }
 
-    async fn tell(&self, asks: &Asks<'_>, head: Head, told: &Told) -> Result<(), Stopped> {
+    async fn tell(&self, asks: &Asks<'_>, head: Head, told: &Told, listed: &Participants) -> Result<(), Stopped> {
         let now = self.api.clock.now();
         let raw = |json: String| RawValue::from_string(json).unwrap_or_default();
         let (items, recovered): (Vec<_>, _) = match told {
@@ -144,6 +168,7 @@ impl Newcomer<'_> {
             }
         };
         let opening = Opening { epoch: head.epoch, sequence: head.sequence, recovered, server_time: now };
+        let participants = self.with_itself(listed);
         let mut rest = items.as_slice();
         let mut is_first = true;
         while is_first || !rest.is_empty() {
@@ -152,7 +177,7 @@ impl Newcomer<'_> {
             }
             let (page, others) = rest.split_at(page_length(rest));
             rest = others;
-            self.page(asks, opening, is_first, page, !rest.is_empty())?;
+            self.page(asks, opening, is_first.then_some(&participants), page, !rest.is_empty())?;
             is_first = false;
         }
         Ok(())
@@ -162,10 +187,11 @@ impl Newcomer<'_> {
         &self,
         asks: &Asks<'_>,
         opening: Opening,
-        is_first: bool,
+        participants: Option<&[Participant]>,
         items: &[Box<RawValue>],
         more: bool,
     ) -> Result<(), Stopped> {
+        let is_first = participants.is_some();
         let r#type = if is_first { "subscribed" } else { "snapshot" };
         let page = Page {
             r#type,
@@ -175,11 +201,23 @@ impl Newcomer<'_> {
             locks: (!opening.recovered).then_some(items),
             events: opening.recovered.then_some(items),
             more,
-            participants: is_first.then_some([]),
+            participants,
         };
         // Whoever has not got all of it has to get it again.
         let id = (!more).then_some(Head { epoch: opening.epoch, sequence: opening.sequence });
         Ok(self.outbox.push_page(wire::message(self.wire, r#type, id, &frames::json(&page)))?)
+    }
+
+    /// A full room may not list the newcomer, who is there all the same.
+    fn with_itself(&self, listed: &Participants) -> Vec<Participant> {
+        let Caller { owner, name, .. } = self.caller;
+        let mut participants = listed.to_vec();
+        if participants.binary_search_by(|other| other.owner_id.cmp(owner)).is_err() {
+            participants.truncate(LISTED - 1);
+            let place = participants.partition_point(|other| other.owner_id < *owner);
+            participants.insert(place, Participant { owner_id: owner.clone(), name: name.clone() });
+        }
+        participants
     }
 
     /// Until everything queued has been taken.

@@ -40,12 +40,12 @@ impl Socket {
             locks: Some(&[]),
             events: None,
             more: false,
-            participants: Some([]),
+            participants: Some(&[]),
         };
         self.push(wire::text(frames::json(&page).as_bytes()))?;
         let subscriber = Subscriber { after, ..Subscriber::new(id, Arc::clone(&self.outbox), caller, Wire::WebSocket) };
         let scope = Scope::Rooms(caller.rooms.clone());
-        match self.api.live.hub.join(&caller.tenant, scope, subscriber).await {
+        match self.api.live.hub.join(&caller.tenant, vec![(scope, subscriber)], None).await {
             Some(Joined::Live) => {
                 self.everything = Some(id);
                 Ok(())
@@ -101,22 +101,20 @@ impl Socket {
         let hub = &self.api.live.hub;
         let newcomer = Newcomer { api: &self.api, caller: &caller, outbox: &self.outbox, wire: Wire::WebSocket };
         newcomer.taken().await.map_err(|_| End::Gone)?;
-        for (room, member) in &mut self.rooms {
+        for (room, (member, _)) in &mut self.rooms {
             hub.leave(&caller.tenant, Scope::Room(room.clone()), member.id);
-            *member = member.away(member.known_before(from));
+            member.leave(from);
         }
         // Only when nobody writes to it any more: what comes next must follow what it has.
         hub.settle().await;
         self.outbox.reopen();
-        for (room, member) in &mut self.rooms {
-            *member = match newcomer.go_on(room, member.known(), member.extensions).await {
-                Ok(member) => member,
-                Err(Stopped::Gone) => return Err(End::Gone),
-                // The log cannot be read, and the socket cannot go on without it.
-                Err(Stopped::Problem(_)) => return Err(End::Close(Close::TooSlow, "too slow".to_owned())),
-            };
+        let members = self.rooms.iter_mut().map(|(room, (member, _))| (room, member)).collect();
+        match newcomer.go_on(members, None).await {
+            Ok(()) => Ok(()),
+            Err(Stopped::Gone) => Err(End::Gone),
+            // The log cannot be read, and the socket cannot go on without it.
+            Err(Stopped::Problem(_)) => Err(End::Close(Close::TooSlow, "too slow".to_owned())),
         }
-        Ok(())
     }
 
     pub(super) fn unsubscribe(&mut self, caller: &Caller, mut asked: Asked) -> Step {
@@ -132,7 +130,7 @@ impl Socket {
     }
 
     fn leave_room(&mut self, caller: &Caller, room: &RoomId) {
-        if let Some(member) = self.rooms.remove(room) {
+        if let Some((member, _)) = self.rooms.remove(room) {
             self.api.live.hub.leave(&caller.tenant, Scope::Room(room.clone()), member.id);
         }
     }
@@ -140,7 +138,7 @@ impl Socket {
     pub(super) fn leave(&mut self) {
         let Some(caller) = self.caller.clone() else { return };
         let hub = &self.api.live.hub;
-        for (room, member) in self.rooms.drain() {
+        for (room, (member, _)) in self.rooms.drain() {
             hub.leave(&caller.tenant, Scope::Room(room), member.id);
         }
         if let Some(subscriber) = self.everything.take() {

@@ -4,8 +4,8 @@
 //!    which pages can read. The handshake is actix-ws's.
 //! 2. `decoder` reads frames and refuses them by their declared length, before anything is kept.
 //! 3. `socket` is one socket's life: who it is, what it asks, whether it still answers; `membership` its rooms.
-//! 4. `join` brings it into a room without gap or overlap; from there on the hub writes to its outbox, and the
-//!    response body hands ready frames to the HTTP server.
+//! 4. `join` brings it into a room without gap or overlap; from there on the hub puts ready frames into its outbox, and
+//!    the writer of its thread writes them to its connection.
 //!
 //! A socket does what it is asked in order, one thing at a time; it never makes another one wait.
 
@@ -26,6 +26,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 pub use admission::{Place, Sockets};
+pub use connect::Opening;
 pub use wire::Close;
 
 use crate::{

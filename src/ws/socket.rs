@@ -5,7 +5,10 @@
 //!    ping counts, and none within 20 s is the end.
 //! 3. When its token ends so does the socket, unless an `auth` message has brought a new one.
 //! 4. While the server drains it goes on for a random while, so that not all clients come back at once.
-//! 5. At the end its close code is written, and what it still sends is read and thrown away for a moment.
+//! 5. At the end its close code is written, and what it still sends before it answers that is read and thrown away for
+//!    a moment.
+//!
+//! Most of the time it waits. Whatever it does besides is boxed, so that no memory is kept for it meanwhile.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -29,7 +32,7 @@ use crate::{
         Api, fields,
         problem::{Code, Problem},
     },
-    hub::{Outbox, Refused, SubscriberId},
+    hub::{Outbox, Present, Refused, SubscriberId},
     locking::{Timestamp, names::RoomId},
 };
 
@@ -66,7 +69,7 @@ pub struct Socket {
     /// When it must have said who it is, or say it anew.
     known_until: Timestamp,
     ping: Ping,
-    pub(super) rooms: HashMap<RoomId, Member>,
+    pub(super) rooms: HashMap<RoomId, (Member, Present)>,
     pub(super) everything: Option<SubscriberId>,
 }
 
@@ -99,18 +102,22 @@ impl Socket {
             Err(TooMany) => End::Close(Close::TooMany, "too many sockets from this address".to_owned()),
         };
         self.leave();
+        // Who has said goodbye waits for the server to end the connection, and sends nothing more.
+        let is_over = matches!(ended, End::Close(Close::Normal, _));
         if let End::Close(close, reason) = ended {
             self.outbox.close(wire::close(close, &reason));
         }
-        // A client that has gone away is not waited for: its side of the connection is at its end.
-        let _ = tokio::time::timeout(LINGER, self.reader.discard()).await;
+        if !is_over {
+            // A client that has gone away is not waited for: its side of the connection is at its end.
+            let _ = tokio::time::timeout(LINGER, self.reader.discard()).await;
+        }
         self.outbox.end();
     }
 
     async fn live(&mut self, token: Option<String>, hears: Hears) -> End {
         let mut hears = Some(hears);
         if let Some(token) = token
-            && let Err(end) = self.enter(&token, None, &mut hears).await
+            && let Err(end) = Box::pin(self.enter(&token, None, &mut hears)).await
         {
             return end;
         }
@@ -138,7 +145,7 @@ impl Socket {
                 Some(Err(Broken::Bad(reason))) => Err(End::Close(Close::BadFrame, reason.to_owned())),
                 None => Err(End::Gone),
             },
-            () = self.outbox.stopped() => self.stopped().await,
+            () = self.outbox.stopped() => Box::pin(self.stopped()).await,
             () = self.api.clock.sleep_until(due_at) => self.due(),
             window = drained(drain), if leaves.is_none() => {
                 *leaves = Some(Box::pin(tokio::time::sleep(random_part(window))));
@@ -178,7 +185,7 @@ impl Socket {
             Incoming::Text(text) => {
                 let asked = Asked::parse(&text);
                 let asked = asked.map_err(|reason| End::Close(Close::BadFrame, reason.to_owned()))?;
-                self.asked(asked, hears).await
+                Box::pin(self.asked(asked, hears)).await
             }
         }
     }

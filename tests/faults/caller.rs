@@ -70,6 +70,14 @@ impl Caller {
         self.get(&lock_path(document)).await.ok()["lock"].clone()
     }
 
+    /// A figure of `/metrics`.
+    pub async fn metric(&self, name: &str) -> usize {
+        let metrics = self.get("/metrics").await.body;
+        let lines = metrics.as_str().unwrap().lines();
+        let value = lines.filter_map(|line| line.split_once(' ')).find(|(of, _)| *of == name);
+        value.unwrap_or_else(|| panic!("no {name}")).1.parse().unwrap()
+    }
+
     /// The whole log, page by page.
     pub async fn events(&self) -> Vec<Value> {
         let mut events = Vec::new();

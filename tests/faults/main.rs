@@ -13,6 +13,7 @@ mod command_line;
 mod crash;
 mod database;
 mod disk_full;
+mod disk_sync;
 mod epoch;
 mod freeze;
 mod logs;

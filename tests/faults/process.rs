@@ -138,18 +138,21 @@ impl Process {
     }
 
     fn caller(&self, sub: &str, role: Role) -> Caller {
-        let claims = Claims { sub: sub.to_owned(), role, exp: NEVER, ..Claims::default() };
-        Caller::new(&self.base, claims.sign(SECRET.as_bytes()).unwrap())
+        Caller::new(&self.base, token(sub, role))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn signal(&self, name: &str) {
-        run("kill", &[&format!("-{name}"), &self.child.id().to_string()]);
+        run("kill", &[&format!("-{name}"), &self.id().to_string()]);
     }
 
     /// Files of the process may not grow past this size; `None` lifts the limit.
     pub fn limit_file_size(&self, bytes: Option<u64>) {
         let soft = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
-        run("prlimit", &["--pid", &self.child.id().to_string(), &format!("--fsize={soft}:unlimited")]);
+        run("prlimit", &["--pid", &self.id().to_string(), &format!("--fsize={soft}:unlimited")]);
     }
 
     /// `kill -9`, and gone.
@@ -174,6 +177,12 @@ impl Process {
         self.signal("TERM");
         assert_eq!(self.wait().code(), Some(0), "{:?}", self.log());
     }
+}
+
+/// Good with every process that is started here.
+pub fn token(sub: &str, role: Role) -> String {
+    let claims = Claims { sub: sub.to_owned(), role, exp: NEVER, ..Claims::default() };
+    claims.sign(SECRET.as_bytes()).unwrap()
 }
 
 impl Drop for Process {

@@ -11,6 +11,8 @@ use crate::{
     process::{Home, write_lock},
 };
 
+const QUEUED: &str = "doclock_queue_depth";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_under_load_leaves_nothing_done_without_an_answer() {
     let home = Home::new();
@@ -40,10 +42,10 @@ async fn requests_that_wait_for_the_database_at_sigterm_are_answered() {
     };
     let mut requests = vec![lock(0)];
     // A sign of life and the first request: one of them is being committed, the other waits.
-    eventually("the committer is busy", async || (queued(&admin).await >= 1).then_some(())).await;
+    eventually("the committer is busy", async || (admin.metric(QUEUED).await >= 1).then_some(())).await;
     requests.extend((1..REQUESTS).map(lock));
     eventually("all of them wait", async || {
-        (queued(&admin).await >= REQUESTS || requests[0].is_finished()).then_some(())
+        (admin.metric(QUEUED).await >= REQUESTS || requests[0].is_finished()).then_some(())
     })
     .await;
     process.signal("TERM");
@@ -59,12 +61,6 @@ async fn requests_that_wait_for_the_database_at_sigterm_are_answered() {
     }
     assert_eq!(process.wait().code(), Some(0), "{:?}", process.log());
     assert_eq!(home.start().admin().locks().await.len(), granted);
-}
-
-async fn queued(admin: &Caller) -> usize {
-    let metrics = admin.get("/metrics").await.body;
-    let depth = metrics.as_str().unwrap().lines().find_map(|line| line.strip_prefix("doclock_queue_depth "));
-    depth.unwrap().parse().unwrap()
 }
 
 /// By an answer over the connection it has, or by a listener that is gone, which says the same.

@@ -14,13 +14,15 @@ use tokio_tungstenite::{
 use crate::support::Caller;
 
 /// Nothing in these tests takes nearly as long: whatever does is stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Long enough for what should not happen to happen.
 const QUIET: Duration = Duration::from_millis(150);
 
 pub struct Socket {
     pub stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
     pub response: Response,
+    /// Everything that is said, for those who want to look at it afterwards.
+    pub record: Option<Vec<Value>>,
 }
 
 pub type Headers<'a> = &'a [(&'static str, &'a str)];
@@ -31,7 +33,7 @@ pub async fn try_open(base: &str, path: &str, headers: Headers<'_>) -> Result<So
         request.headers_mut().append(*name, HeaderValue::from_str(value).unwrap());
     }
     let (stream, response) = tokio_tungstenite::connect_async(request).await?;
-    Ok(Socket { stream, response })
+    Ok(Socket { stream, response, record: None })
 }
 
 pub async fn open(base: &str, path: &str, headers: Headers<'_>) -> Socket {
@@ -80,24 +82,58 @@ impl Socket {
         self.stream.send(Message::text(message.to_string())).await.unwrap();
     }
 
-    pub async fn send_raw(&mut self, message: Message) {
-        // The server may have closed already.
-        let _ = self.stream.send(message).await;
+    /// Whether it could be sent: the server may have closed already.
+    pub async fn send_raw(&mut self, message: Message) -> bool {
+        self.stream.send(message).await.is_ok()
     }
 
-    /// The next message of any kind; none once the connection is gone.
+    /// The next message, but for those about who is there; none once the connection is gone.
     pub async fn message(&mut self) -> Option<Message> {
+        loop {
+            match self.message_of_any_kind().await {
+                Some(Message::Text(text)) if text.starts_with(r#"{"type":"Participant"#) => {}
+                message => return message,
+            }
+        }
+    }
+
+    async fn message_of_any_kind(&mut self) -> Option<Message> {
         let next = tokio::time::timeout(PATIENCE, self.stream.next()).await.expect("no message came");
         next.and_then(Result::ok)
     }
 
-    /// The next thing that is said.
-    pub async fn next(&mut self) -> Value {
+    /// The next thing that is said, about who is there too; nothing once the server has closed, or is gone.
+    async fn said(&mut self) -> Option<Value> {
         loop {
-            match self.message().await {
-                Some(Message::Text(text)) => return serde_json::from_str(&text).unwrap(),
-                Some(Message::Ping(_) | Message::Pong(_)) => {}
-                other => panic!("{other:?} instead of a text"),
+            match self.message_of_any_kind().await? {
+                Message::Text(text) => {
+                    let message: Value = serde_json::from_str(&text).unwrap();
+                    self.record.iter_mut().for_each(|record| record.push(message.clone()));
+                    return Some(message);
+                }
+                Message::Close(_) => return None,
+                _ => {}
+            }
+        }
+    }
+
+    pub async fn next_of_any_kind(&mut self) -> Value {
+        self.said().await.expect("closed")
+    }
+
+    /// The next thing that is said, but for who comes and goes.
+    pub async fn next(&mut self) -> Value {
+        // Pings may come for ever.
+        let next = tokio::time::timeout(PATIENCE, self.try_next()).await.expect("nothing was said");
+        next.expect("closed")
+    }
+
+    /// The same; nothing once the server has closed, or is gone.
+    pub async fn try_next(&mut self) -> Option<Value> {
+        loop {
+            let message = self.said().await?;
+            if !is_presence(&message) {
+                return Some(message);
             }
         }
     }
@@ -160,10 +196,21 @@ impl Socket {
         assert!(next.is_err(), "{next:?}");
     }
 
+    /// Not even about who is there.
+    pub async fn is_silent(&mut self) {
+        let next = tokio::time::timeout(QUIET, self.next_of_any_kind()).await;
+        assert!(next.is_err(), "{next:?}");
+    }
+
     pub async fn close(mut self) {
         let _ = self.stream.close(None).await;
         while let Some(Ok(_)) = self.stream.next().await {}
     }
+}
+
+/// These come whenever somebody does, and have no sequence.
+pub fn is_presence(message: &Value) -> bool {
+    message["type"].as_str().is_some_and(|kind| kind.starts_with("Participant"))
 }
 
 /// The room after these notices, by document.

@@ -11,20 +11,20 @@ use crate::support::{Answer, Caller, TestServer, claims};
 const LOCK: &str = "/api/documents/room/lock";
 const EVENTS: &str = "/api/rooms/room/events";
 
-struct Stream {
+pub struct Stream {
     response: Response,
     buffer: String,
 }
 
 #[derive(Debug)]
-struct Event {
-    id: Option<String>,
-    kind: String,
-    data: Value,
+pub struct Event {
+    pub id: Option<String>,
+    pub kind: String,
+    pub data: Value,
 }
 
 impl Stream {
-    async fn open(caller: &Caller, path: &str, last: Option<&str>) -> Self {
+    pub async fn open(caller: &Caller, path: &str, last: Option<&str>) -> Self {
         let request = caller.request(Method::GET, path);
         let request = match last {
             Some(last) => request.header("last-event-id", last),
@@ -52,7 +52,7 @@ impl Stream {
         }
     }
 
-    async fn next(&mut self) -> Event {
+    pub async fn next(&mut self) -> Event {
         let block = self.block().await.expect("the stream has ended");
         let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(ToOwned::to_owned);
         let data = field("data: ").unwrap_or_else(|| panic!("{block}"));

@@ -1,12 +1,13 @@
 //! Snapshots, resumes, and the seam between them and the live stream.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::{
     client::{apply, sequence},
-    support::TestServer,
+    support::{Caller, TestServer},
 };
 
 fn lock(document: usize) -> String {
@@ -20,59 +21,80 @@ async fn a_room_by_its_address_is_subscribed_at_once() {
     let mut socket = server.viewer("eve").socket("/ws/a%2Fb").await;
     let told = socket.told().await;
     assert_eq!((told.opening["room"].clone(), told.locks.len()), (json!("a/b"), 1));
-    assert_eq!((&told.opening["recovered"], &told.opening["participants"]), (&json!(false), &json!([])));
+    let participants = json!([{"owner_id": "eve", "name": null}]);
+    assert_eq!((&told.opening["recovered"], &told.opening["participants"]), (&json!(false), &participants));
 }
 
-#[tokio::test]
+const WRITERS: usize = 4;
+const DOCUMENTS_EACH: usize = 100;
+
+/// Locks and unlocks its own documents, five at a time, 125 a second, until it is told to stop. Half of them are locked.
+async fn write(editor: Caller, writer: usize, stop: watch::Receiver<bool>) {
+    const AT_ONCE: usize = 5;
+    const PATH: &str = "/api/rooms/room/locks";
+    let body = |first: usize, count: usize| {
+        let documents = (first..first + count).map(|index| format!("{writer} {}", index % DOCUMENTS_EACH));
+        json!({"documents": documents.collect::<Vec<_>>(), "session_id": "tab"})
+    };
+    editor.post(PATH, body(0, DOCUMENTS_EACH / 2)).await.ok();
+    let mut pace = tokio::time::interval(Duration::from_millis(80));
+    for first in (0..).step_by(AT_ONCE) {
+        pace.tick().await;
+        if *stop.borrow() {
+            return;
+        }
+        editor.post(PATH, body(first + DOCUMENTS_EACH / 2, AT_ONCE)).await.ok();
+        editor.delete(PATH, body(first, AT_ONCE)).await.ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_and_what_follows_are_exactly_what_the_log_says() {
-    const DOCUMENTS: usize = 20;
+    const JOINS: usize = 100;
     let server = TestServer::start().await;
-    let busy = (0..4).map(|writer| {
-        let editor = server.editor(&format!("editor {writer}")).connected();
-        tokio::spawn(async move {
-            for turn in 0..150 {
-                let path = lock(writer * 5 + turn % 5);
-                // Some are left on, and refused when their turn comes again.
-                editor.post(&path, json!({})).await;
-                if turn % 3 != 0 {
-                    editor.delete(&path, json!({})).await.ok();
-                }
-            }
+    let (stop, stopped) = watch::channel(false);
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let editor = server.editor(&format!("editor {writer}")).connected();
+            tokio::spawn(write(editor, writer, stopped.clone()))
         })
-    });
-    let busy: Vec<_> = busy.collect();
-    let joins = (0..100).map(|index| {
+        .collect();
+    let mut pace = tokio::time::interval(Duration::from_millis(30));
+    let mut joins = Vec::new();
+    for index in 0..JOINS {
+        pace.tick().await;
         let viewer = server.viewer(&format!("viewer {index}"));
-        tokio::spawn(async move {
-            tokio::time::sleep(std::time::Duration::from_millis(index * 10)).await;
-            let (socket, told) = viewer.in_room("room").await;
-            (viewer, socket, told)
-        })
-    });
-    let joins: Vec<_> = joins.collect();
-    for writer in busy {
+        joins.push(tokio::spawn(async move { viewer.in_room("room").await }));
+    }
+    let mut joined = Vec::new();
+    for join in joins {
+        joined.push(join.await.unwrap());
+    }
+    stop.send_replace(true);
+    for writer in writers {
         writer.await.unwrap();
     }
-    server.editor("last").post("/api/documents/room/last/lock", json!({})).await.ok();
     let log = all_events(&server).await;
-    assert!(log.len() > 100, "{}", log.len());
-    for join in joins {
-        let (_viewer, mut socket, told) = join.await.unwrap();
-        let start = sequence(&told.opening);
+    println!("{} changes while {JOINS} joined", log.len());
+    let final_state = by_the_log(&log);
+    let mut pages = 0;
+    for (mut socket, told) in joined {
+        pages = pages.max(told.pages);
         let mut state: BTreeMap<String, i64> = told
             .locks
             .iter()
             .map(|lock| (lock["document"].as_str().unwrap().to_owned(), lock["fencing_token"].as_i64().unwrap()))
             .collect();
-        assert!(state.len() <= DOCUMENTS + 1);
-        let rest = log.iter().filter(|event| sequence(event) > start);
-        for expected in rest {
+        assert_eq!(state, by_the_log(&log[..usize::try_from(sequence(&told.opening)).unwrap()]));
+        for expected in log.iter().filter(|event| sequence(event) > sequence(&told.opening)) {
             let notice = socket.next().await;
             assert_eq!(sequence(&notice), sequence(expected));
             apply(&mut state, &notice);
         }
-        assert_eq!(state, by_the_log(&log));
+        assert_eq!(state, final_state);
     }
+    assert!(pages > 1, "a snapshot of several pages is part of it");
+    assert!(log.len() > JOINS * 10, "only {} changes meanwhile", log.len());
 }
 
 async fn all_events(server: &TestServer) -> Vec<Value> {
@@ -186,30 +208,39 @@ async fn what_was_pruned_is_a_snapshot() {
     assert_eq!((&told.opening["recovered"], told.locks.len()), (&json!(false), 1));
 }
 
-#[tokio::test]
-async fn a_room_of_5000_locks_arrives_in_pages() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_of_5000_locks_arrives_in_pages_and_nobody_is_closed() {
+    const NEWCOMERS: usize = 10;
     let server = TestServer::start().await;
     let alice = server.editor("alice").connected();
+    let of_page =
+        |page: usize| json!({"documents": (0..100).map(|index| format!("{page} {index}")).collect::<Vec<_>>()});
+    let mut first = server.viewer("bob").in_room("room").await.0;
     for page in 0..50 {
-        let documents: Vec<_> = (0..100).map(|index| format!("{}", page * 100 + index)).collect();
-        alice.post("/api/rooms/room/locks", json!({"documents": documents})).await.ok();
+        alice.post("/api/rooms/room/locks", of_page(page)).await.ok();
     }
-    let mut socket = server.viewer("eve").socket("/ws").await;
-    let joining = tokio::spawn(async move {
-        let told = socket.subscribe("room", None).await;
-        (socket, told)
-    });
+    let newcomers: Vec<_> = (0..NEWCOMERS)
+        .map(|_| {
+            let viewer = server.viewer("eve");
+            tokio::spawn(async move { viewer.in_room("room").await })
+        })
+        .collect();
     // More notices than an outbox holds pass meanwhile: what is being told does not count.
-    for turn in 0..10 {
-        let documents: Vec<_> = (0..100).map(|index| format!("{}", turn * 100 + index)).collect();
-        alice.delete("/api/rooms/room/locks", json!({"documents": documents})).await.ok();
+    for page in 0..10 {
+        alice.delete("/api/rooms/room/locks", of_page(page)).await.ok();
     }
-    let (mut socket, told) = joining.await.unwrap();
-    assert!(told.pages > 10, "{}", told.pages);
-    let head = sequence(&told.opening);
-    assert_eq!(i64::try_from(told.locks.len()).unwrap(), 10_000 - head);
-    for expected in head + 1..=6000 {
-        assert_eq!(sequence(&socket.next().await), expected);
+    for expected in 1..=6000 {
+        assert_eq!(sequence(&first.next().await), expected);
     }
-    socket.is_quiet().await;
+    first.is_quiet().await;
+    for newcomer in newcomers {
+        let (mut socket, told) = newcomer.await.unwrap();
+        assert!(told.pages > 10, "{}", told.pages);
+        let head = sequence(&told.opening);
+        assert_eq!(i64::try_from(told.locks.len()).unwrap(), 10_000 - head);
+        for expected in head + 1..=6000 {
+            assert_eq!(sequence(&socket.next().await), expected);
+        }
+        socket.is_quiet().await;
+    }
 }

@@ -2,9 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+#[path = "../faults/caller.rs"]
+#[allow(dead_code, reason = "shared with the tests of faults")]
+mod caller;
 mod client;
+mod costs;
 #[path = "../support/postgres.rs"]
 mod postgres;
+#[path = "../faults/process.rs"]
+#[allow(dead_code, reason = "shared with the tests of faults")]
+mod process;
+mod raw;
+mod readers;
 #[path = "../api/support.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API")]
 mod support;
@@ -15,10 +24,18 @@ mod commands;
 mod description;
 mod drain;
 mod event_stream;
+mod fuzz;
 mod hostile;
 mod joining;
+mod memory;
 mod notices;
+mod pair;
+mod presence;
+mod presence_cluster;
+mod restarts;
+mod tickets;
 mod time;
+mod upgrade;
 
 fn new_database(folder: &std::path::Path) -> doclock::settings::DatabaseUrl {
     doclock::settings::DatabaseUrl::Sqlite(folder.join("doclock.db"))

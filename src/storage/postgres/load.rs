@@ -2,8 +2,9 @@
 
 use sea_orm::sqlx::{self, Executor as _, PgConnection, Row as _, postgres::PgRow};
 
-use super::quick::Quick;
+use super::{quick::Quick, time::Time};
 use crate::{
+    clock::Clock,
     locking::{
         DocumentKey, DocumentState, EndReason, Ending, ExtendMemo, Fingerprint, Holder, Lock, Lookup, Memo, MemoKey,
         Metadata, Timestamp, Which,
@@ -14,19 +15,24 @@ use crate::{
 
 type Result<T> = std::result::Result<T, sqlx::Error>;
 
-pub(super) async fn load(connection: &mut PgConnection, batch: &mut Batch<'_>, quick: &Quick<'_>) -> Result<()> {
+/// Answers the time, as it was when the rows had been locked.
+pub(super) async fn load(
+    connection: &mut PgConnection,
+    batch: &mut Batch<'_>,
+    quick: &Quick<'_>,
+    clock: &Clock,
+) -> Result<Time> {
     let keys: Vec<&DocumentKey> = batch.keys().into_iter().collect();
     let decided: Vec<&DocumentKey> = keys.iter().copied().filter(|key| !quick.contains(key)).collect();
-    documents(connection, batch, &decided).await?;
-    let missing: Vec<_> = decided.iter().copied().filter(|key| !batch.state.documents.contains_key(key)).collect();
-    let created: Vec<_> = batch.wanted().into_iter().filter(|key| missing.contains(key)).collect();
+    let mut time = lock_rows(connection, batch, &decided, &keys, clock).await?;
+    let created: Vec<_> = batch.wanted().into_iter().filter(|key| !batch.state.documents.contains_key(key)).collect();
     if !created.is_empty() {
         // From the start: a row inserted after later ones have been locked would be out of order.
         connection.execute("ROLLBACK; BEGIN").await?;
         create(connection, &created).await?;
-        documents(connection, batch, &decided).await?;
+        batch.state.documents.clear();
+        time = lock_rows(connection, batch, &decided, &keys, clock).await?;
     }
-    locks(connection, batch, &keys).await?;
     for key in batch.memo_keys() {
         if let Some(memo) = memo_of(connection, &key).await? {
             batch.state.memos.insert(key, memo);
@@ -37,7 +43,8 @@ pub(super) async fn load(connection: &mut PgConnection, batch: &mut Batch<'_>, q
             batch.state.endings.insert(lookup, ending);
         }
     }
-    owner_locks(connection, batch).await
+    owner_locks(connection, batch).await?;
+    Ok(time)
 }
 
 /// Three columns of names.
@@ -51,33 +58,50 @@ pub(super) fn columns<'k>(keys: impl Iterator<Item = &'k DocumentKey>) -> (Vec<&
     columns
 }
 
-async fn documents(connection: &mut PgConnection, batch: &mut Batch<'_>, keys: &[&DocumentKey]) -> Result<()> {
-    if keys.is_empty() {
-        return Ok(());
+/// Locks the rows of `documents` and of the locks on `keys`, in this order, and reads them and the time.
+async fn lock_rows(
+    connection: &mut PgConnection,
+    batch: &mut Batch<'_>,
+    documents: &[&DocumentKey],
+    keys: &[&DocumentKey],
+    clock: &Clock,
+) -> Result<Time> {
+    let (document_tenants, document_rooms, document_names) = columns(documents.iter().copied());
+    let (lock_tenants, lock_rooms, lock_names) = columns(keys.iter().copied());
+    let rows = sqlx::query("SELECT * FROM doclock_load($1, $2, $3, $4, $5, $6, $7)")
+        .bind(document_tenants)
+        .bind(document_rooms)
+        .bind(document_names)
+        .bind(lock_tenants)
+        .bind(lock_rooms)
+        .bind(lock_names)
+        .bind(clock.manual_now().map(Timestamp::millis))
+        .fetch_all(connection)
+        .await?;
+    let mut time = None;
+    for row in &rows {
+        match row.try_get::<i8, _>(0)?.cast_unsigned() {
+            b'd' => {
+                let key = key(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+                batch.state.documents.insert(key, document(row)?);
+            }
+            b'l' => {
+                let lock = lock(row)?;
+                batch.state.documents.entry(lock.key.clone()).or_default().locks.push(lock);
+            }
+            _ => time = Some(Time::of(row)?),
+        }
     }
-    let (tenants, rooms, names) = columns(keys.iter().copied());
-    let rows = sqlx::query(
-        "SELECT d.tenant, d.room, d.document, d.fencing_token, d.capacity, d.document_version
-         FROM UNNEST($1::text[], $2::text[], $3::text[]) AS k (tenant, room, document)
-         JOIN documents AS d ON (d.tenant, d.room, d.document) = (k.tenant, k.room, k.document)
-         ORDER BY d.tenant, d.room, d.document FOR UPDATE OF d",
-    )
-    .bind(tenants)
-    .bind(rooms)
-    .bind(names)
-    .fetch_all(connection)
-    .await?;
-    for row in rows {
-        let document = DocumentState {
-            fencing_token: row.try_get(3)?,
-            capacity: unsigned(row.try_get(4)?),
-            version: row.try_get::<Option<String>, _>(5)?.map(DocumentVersion::from_stored),
-            locks: Vec::new(),
-        };
-        // Over what an earlier look may have found.
-        batch.state.documents.insert(key(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?), document);
-    }
-    Ok(())
+    time.ok_or(sqlx::Error::RowNotFound)
+}
+
+fn document(row: &PgRow) -> Result<DocumentState> {
+    Ok(DocumentState {
+        fencing_token: row.try_get(7)?,
+        capacity: unsigned(row.try_get(4)?),
+        version: row.try_get::<Option<String>, _>(16)?.map(DocumentVersion::from_stored),
+        locks: Vec::new(),
+    })
 }
 
 /// Rows to lock, for documents nobody ever locked.
@@ -97,55 +121,30 @@ async fn create(connection: &mut PgConnection, keys: &[&DocumentKey]) -> Result<
     Ok(())
 }
 
-async fn locks(connection: &mut PgConnection, batch: &mut Batch<'_>, keys: &[&DocumentKey]) -> Result<()> {
-    if keys.is_empty() {
-        return Ok(());
-    }
-    let (tenants, rooms, names) = columns(keys.iter().copied());
-    let rows = sqlx::query(
-        "SELECT l.tenant, l.room, l.document, l.slot, l.lease_id, l.hold, l.fencing_token, l.owner_id, l.session_id,
-                l.name, l.acquired_at, l.expires_at, l.due_at, l.ttl_seconds, l.metadata, l.document_version,
-                l.extend_request_id, l.extend_fingerprint
-         FROM UNNEST($1::text[], $2::text[], $3::text[]) AS k (tenant, room, document)
-         JOIN document_locks AS l ON (l.tenant, l.room, l.document) = (k.tenant, k.room, k.document)
-         ORDER BY l.tenant, l.room, l.document, l.slot FOR UPDATE OF l",
-    )
-    .bind(tenants)
-    .bind(rooms)
-    .bind(names)
-    .fetch_all(connection)
-    .await?;
-    for row in &rows {
-        let lock = lock(row)?;
-        batch.state.documents.entry(lock.key.clone()).or_default().locks.push(lock);
-    }
-    Ok(())
-}
-
 fn lock(row: &PgRow) -> Result<Lock> {
-    let request_id: Option<String> = row.try_get(16)?;
-    let fingerprint: Option<Vec<u8>> = row.try_get(17)?;
+    let request_id: Option<String> = row.try_get(17)?;
+    let fingerprint: Option<Vec<u8>> = row.try_get(18)?;
     let last_extend = request_id.zip(fingerprint).map(|(request_id, bytes)| ExtendMemo {
         request_id: RequestId::from_stored(request_id),
         fingerprint: fingerprint_of(&bytes),
     });
     Ok(Lock {
-        key: key(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?),
-        slot: unsigned(row.try_get(3)?),
-        lease_id: row.try_get(4)?,
-        hold: u32::try_from(row.try_get::<i64, _>(5)?).unwrap_or(u32::MAX),
-        fencing_token: row.try_get(6)?,
+        key: key(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?),
+        slot: unsigned(row.try_get(4)?),
+        lease_id: row.try_get(5)?,
+        hold: u32::try_from(row.try_get::<i64, _>(6)?).unwrap_or(u32::MAX),
+        fencing_token: row.try_get(7)?,
         holder: Holder {
-            owner: OwnerId::from_stored(row.try_get::<String, _>(7)?),
-            session: row.try_get::<Option<String>, _>(8)?.map(SessionId::from_stored),
-            name: row.try_get::<Option<String>, _>(9)?.map(Into::into),
+            owner: OwnerId::from_stored(row.try_get::<String, _>(8)?),
+            session: row.try_get::<Option<String>, _>(9)?.map(SessionId::from_stored),
+            name: row.try_get::<Option<String>, _>(10)?.map(Into::into),
         },
-        acquired_at: Timestamp::from_millis(row.try_get(10)?),
-        expires_at: Timestamp::from_millis(row.try_get(11)?),
-        due_at: Timestamp::from_millis(row.try_get(12)?),
-        ttl_seconds: unsigned(row.try_get(13)?),
-        metadata: row.try_get::<Option<String>, _>(14)?.map(Metadata::from_stored),
-        document_version: row.try_get::<Option<String>, _>(15)?.map(DocumentVersion::from_stored),
+        acquired_at: Timestamp::from_millis(row.try_get(11)?),
+        expires_at: Timestamp::from_millis(row.try_get(12)?),
+        due_at: Timestamp::from_millis(row.try_get(13)?),
+        ttl_seconds: unsigned(row.try_get(14)?),
+        metadata: row.try_get::<Option<String>, _>(15)?.map(Metadata::from_stored),
+        document_version: row.try_get::<Option<String>, _>(16)?.map(DocumentVersion::from_stored),
         last_extend,
     })
 }

@@ -1,11 +1,11 @@
 //! PostgreSQL as a home of storage, shared by any number of servers.
 //!
 //! One batch, one transaction at READ COMMITTED:
-//! 1. `documents` rows are locked in key order (missing ones inserted), then `document_locks` rows in key order.
-//!    Everything else is read by later statements, under those locks, the time last: a statement that had to wait for
-//!    a lock has an old view of everything but the locked row.
-//! 2. The commands are decided; what changed is written by one statement per table.
-//! 3. `log_head` is locked last and gives the events their sequences: gap-free, in commit order.
+//! 1. One call of `doclock_load` locks `documents` rows in key order, then `document_locks` rows in key order, and then
+//!    reads the time, each by a statement of its own: one that had to wait for a lock has an old view of everything but
+//!    the locked row. Missing documents are inserted, and it is called again. Everything else is read under those locks.
+//! 2. The commands are decided; what changed is written by one statement.
+//! 3. Its last part locks `log_head`, which gives the events their sequences: gap-free, in commit order.
 //!
 //! Plain heartbeats and unlocks lock no `documents` row: a live lock that is extended or ended needs nothing of it. One
 //! that would be refused is left out and decided the long way, in a transaction of its own: a statement that waited for
@@ -45,6 +45,7 @@ use crate::{
 };
 
 const READERS: u32 = 8;
+const WRITERS: usize = 2;
 /// Attempts at a batch that met a deadlock, a lock timeout or a connection that had gone stale.
 const ATTEMPTS: usize = 4;
 /// How long the database may take for an answer. Its own timeouts are shorter: it is away if it does not keep them.
@@ -83,6 +84,8 @@ pub(super) async fn open(url: &str) -> Result<(DatabaseConnection, PgConnectOpti
         ("enable_seqscan", "off"),
         ("enable_hashjoin", "off"),
         ("enable_mergejoin", "off"),
+        // Planning a batch's statement takes longer than running it.
+        ("plan_cache_mode", "force_generic_plan"),
         ("jit", "off"),
     ]);
     Ok((pool(timed, READERS), options, Timestamp::from_millis(now)))
@@ -119,7 +122,25 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn new(options: PgConnectOptions, policy: Policy, clock: Clock, life: Arc<Life>) -> io::Result<Self> {
+    pub fn several(
+        options: &PgConnectOptions,
+        policy: Policy,
+        clock: &Clock,
+        life: &Arc<Life>,
+    ) -> io::Result<Vec<Self>> {
+        let known = Arc::new(KnownHead::default());
+        let writer = |_| Self::new(options.clone(), policy, clock.clone(), Arc::clone(life), Arc::clone(&known));
+        (0..WRITERS).map(writer).collect()
+    }
+
+    /// `known` is what all writers of this process have seen.
+    fn new(
+        options: PgConnectOptions,
+        policy: Policy,
+        clock: Clock,
+        life: Arc<Life>,
+        known: Arc<KnownHead>,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let session = Session {
             options,
@@ -129,7 +150,7 @@ impl Writer {
             connection: None,
             last_beat: Timestamp::default(),
             latest: Timestamp::default(),
-            known: KnownHead::default(),
+            known,
         };
         Ok(Self { runtime, session })
     }
@@ -159,7 +180,7 @@ struct Session {
     last_beat: Timestamp,
     /// The latest time a decision was made at.
     latest: Timestamp,
-    known: KnownHead,
+    known: Arc<KnownHead>,
 }
 
 const NO_ANSWER: &str = "the database does not answer";
@@ -278,19 +299,16 @@ impl Session {
 
     /// Everything before COMMIT.
     async fn decide<'c>(&mut self, commands: &[&'c Command], quick: &Quick<'_>) -> Result<Decided<'c>, Failure> {
-        let latest = self.latest;
+        let (latest, clock, known) = (self.latest, self.clock.clone(), self.known.before());
         let mut batch = Batch::new(commands.iter().copied(), self.policy);
         let connection = self.connection()?;
         connection.execute("BEGIN").await?;
-        load::load(connection, &mut batch, quick).await?;
-        let clock = self.clock.clone();
-        let connection = self.connection()?;
-        let time = time::read(connection, &clock).await?;
+        let time = load::load(connection, &mut batch, quick, &clock).await?;
         if time.is_wrong(latest) {
             connection.execute("ROLLBACK").await?;
             return Err(Failure::WrongTime);
         }
-        self.known.sees(time.head)?;
+        self.known.sees(time.head, known)?;
         batch.state.token_floor = time.token_floor;
         let now = clock.told(time.now);
         let left = batch

@@ -1,6 +1,6 @@
 //! The database's time, and what is done when it has jumped.
 
-use sea_orm::sqlx::{self, Executor as _, PgConnection, Row as _};
+use sea_orm::sqlx::{self, Executor as _, PgConnection, Row as _, postgres::PgRow};
 
 use crate::{
     clock::Clock,
@@ -18,6 +18,16 @@ pub(super) struct Time {
 }
 
 impl Time {
+    /// From what `doclock_load` says of it.
+    pub fn of(row: &PgRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            now: Timestamp::from_millis(row.try_get(11)?),
+            last_alive: Timestamp::from_millis(row.try_get(12)?),
+            token_floor: row.try_get(7)?,
+            head: Head { epoch: row.try_get(5)?, sequence: row.try_get(6)? },
+        })
+    }
+
     /// Behind what has been told already: the clock was stepped back. Far ahead of the last sign of life: an outage,
     /// or stepped ahead.
     pub fn is_wrong(&self, latest: Timestamp) -> bool {
@@ -29,22 +39,13 @@ impl Time {
     }
 }
 
-/// Read by a statement of its own, after the rows have been locked. A manual clock stands in for the database's.
+/// The time alone. A manual clock stands in for the database's.
 pub(super) async fn read(connection: &mut PgConnection, clock: &Clock) -> Result<Time, sqlx::Error> {
-    let row = sqlx::query(
-        "SELECT coalesce($1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + clock_offset), last_alive,
-                token_floor, epoch, sequence
-         FROM server_life, log_head",
-    )
-    .bind(clock.manual_now().map(Timestamp::millis))
-    .fetch_one(connection)
-    .await?;
-    Ok(Time {
-        now: Timestamp::from_millis(row.try_get(0)?),
-        last_alive: Timestamp::from_millis(row.try_get(1)?),
-        token_floor: row.try_get(2)?,
-        head: Head { epoch: row.try_get(3)?, sequence: row.try_get(4)? },
-    })
+    let row = sqlx::query("SELECT * FROM doclock_load('{}', '{}', '{}', '{}', '{}', '{}', $1)")
+        .bind(clock.manual_now().map(Timestamp::millis))
+        .fetch_one(connection)
+        .await?;
+    Time::of(&row)
 }
 
 /// One transaction, by the server that gets to it first: a step back goes into the offset, and after an outage every

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, Row, Statement, params, types::FromSql};
+use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
 use crate::{
     locking::{
@@ -31,9 +31,10 @@ pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>) -> Result<()>
         }
     }
     for key in batch.keys() {
-        let found = locks.query_map(names(key), |row| lock(row, key))?.collect::<Result<Vec<_>>>()?;
-        if !found.is_empty() {
-            batch.state.documents.entry(key.clone()).or_default().locks = found;
+        let mut rows = locks.query(names(key))?;
+        while let Some(row) = rows.next()? {
+            let lock = lock(row, key)?;
+            batch.state.documents.entry(key.clone()).or_default().locks.push(lock);
         }
     }
     for key in batch.memo_keys() {
@@ -58,7 +59,7 @@ fn document(documents: &mut Statement<'_>, key: &DocumentKey) -> Result<Option<D
         Ok(DocumentState {
             fencing_token: row.get(0)?,
             capacity: row.get(1)?,
-            version: stored(row, 2, DocumentVersion::from_stored)?,
+            version: text(row, 2)?.map(DocumentVersion::from_stored),
             locks: Vec::new(),
         })
     };
@@ -66,7 +67,7 @@ fn document(documents: &mut Statement<'_>, key: &DocumentKey) -> Result<Option<D
 }
 
 fn lock(row: &Row<'_>, key: &DocumentKey) -> Result<Lock> {
-    let request_id = stored(row, 13, RequestId::from_stored)?;
+    let request_id = text(row, 13)?.map(RequestId::from_stored);
     let fingerprint: Option<[u8; 16]> = row.get(14)?;
     Ok(Lock {
         key: key.clone(),
@@ -75,27 +76,25 @@ fn lock(row: &Row<'_>, key: &DocumentKey) -> Result<Lock> {
         hold: row.get(2)?,
         fencing_token: row.get(3)?,
         holder: Holder {
-            owner: OwnerId::from_stored(row.get::<_, String>(4)?),
-            session: stored(row, 5, SessionId::from_stored)?,
-            name: stored(row, 6, Into::into)?,
+            owner: OwnerId::from_stored(row.get_ref(4)?.as_str()?),
+            session: text(row, 5)?.map(SessionId::from_stored),
+            name: text(row, 6)?.map(Into::into),
         },
         acquired_at: Timestamp::from_millis(row.get(7)?),
         expires_at: Timestamp::from_millis(row.get(8)?),
         due_at: Timestamp::from_millis(row.get(9)?),
         ttl_seconds: row.get(10)?,
-        metadata: stored(row, 11, Metadata::from_stored)?,
-        document_version: stored(row, 12, DocumentVersion::from_stored)?,
+        metadata: text(row, 11)?.map(Metadata::from_stored),
+        document_version: text(row, 12)?.map(DocumentVersion::from_stored),
         last_extend: request_id
             .zip(fingerprint)
             .map(|(request_id, bytes)| ExtendMemo { request_id, fingerprint: Fingerprint(bytes) }),
     })
 }
 
-fn stored<T>(row: &Row<'_>, column: usize, parse: impl FnOnce(String) -> T) -> Result<Option<T>>
-where
-    String: FromSql,
-{
-    Ok(row.get::<_, Option<String>>(column)?.map(parse))
+/// As it stands in the row: what is kept of it is copied once.
+fn text<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>> {
+    Ok(row.get_ref(column)?.as_str_or_null()?)
 }
 
 fn memo_of(connection: &Connection, key: &MemoKey) -> Result<Option<Memo>> {

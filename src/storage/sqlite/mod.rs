@@ -202,8 +202,9 @@ impl Writer {
     fn open(&mut self) -> Result<(&mut Open, &Clock, Policy), StorageError> {
         if self.open.as_ref().is_none_or(|open| open.file != file::id(&self.path)) {
             self.open = None;
+            let known = self.known.before();
             let open = Open::new(&self.path).map_err(|error| StorageError::Unavailable(error.to_string()))?;
-            self.known.sees(Head { epoch: open.epoch, sequence: open.sequence })?;
+            self.known.sees(Head { epoch: open.epoch, sequence: open.sequence }, known)?;
             self.open = Some(open);
         }
         match &mut self.open {

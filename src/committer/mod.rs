@@ -1,0 +1,112 @@
+//! Group commit: concurrent requests share one transaction.
+//!
+//! 1. [`Committer::submit`] puts a command into a bounded queue; a full queue refuses at once.
+//! 2. A `worker`, a thread of its own for each writer of the database, takes what is queued, hands it to storage as one
+//!    batch, and after the commit, and only then, hands the events to the hub and answers each caller. The next batch
+//!    fills meanwhile.
+//! 3. A batch that fails for a reason of its own is run again one command at a time, so that one command cannot fail
+//!    its neighbours.
+//! 4. A database that has lost what this process has seen in it ends the worker, and with it the server.
+//! 5. [`Committer::stop`] closes the queue; the workers finish what is in it and end.
+
+mod queue;
+mod worker;
+
+use std::{io, sync::Arc, thread};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    contention::Contention,
+    hub::Announcer,
+    locking::{Command, Outcome},
+    metrics::Metrics,
+    storage::{StorageError, Writer},
+};
+use queue::{Queue, Work};
+use worker::Worker;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    #[error("too many commands are waiting")]
+    Overloaded,
+    #[error("the server is stopping")]
+    Stopped,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+#[derive(Debug, Clone)]
+pub struct Committer {
+    queue: Arc<Queue>,
+}
+
+/// Says that a worker has ended, by a panic too: a server without its committer must not go on half alive.
+struct Farewell {
+    queue: Arc<Queue>,
+    ended: mpsc::UnboundedSender<Option<String>>,
+    reason: Option<String>,
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        // First: the other workers end with the queue, and have no reason of their own.
+        let _ = self.ended.send(self.reason.take());
+        self.queue.abandon();
+    }
+}
+
+#[derive(Debug)]
+pub struct Ended(mpsc::UnboundedReceiver<Option<String>>);
+
+impl Ended {
+    /// As soon as a worker has ended: with a reason if there is one.
+    pub async fn first(&mut self) -> Option<String> {
+        self.0.recv().await.flatten()
+    }
+
+    pub async fn all(&mut self) {
+        while self.0.recv().await.is_some() {}
+    }
+}
+
+impl Committer {
+    /// The handle, and what tells when its workers end: one for each writer.
+    pub fn start(
+        writers: Vec<Writer>,
+        metrics: &Arc<Metrics>,
+        contention: &Arc<Contention>,
+        announcer: &Announcer,
+    ) -> io::Result<(Self, Ended)> {
+        let queue = Queue::new(Arc::clone(metrics));
+        let (ended, has_ended) = mpsc::unbounded_channel();
+        for writer in writers {
+            let (metrics, contention) = (Arc::clone(metrics), Arc::clone(contention));
+            let worker = Worker { writer, metrics, contention, announcer: announcer.clone() };
+            let (queue, ended) = (Arc::clone(&queue), ended.clone());
+            thread::Builder::new().name("committer".to_owned()).spawn(move || {
+                let mut farewell = Farewell { queue, ended, reason: None };
+                farewell.reason = worker.run(&farewell.queue);
+            })?;
+        }
+        Ok((Self { queue }, Ended(has_ended)))
+    }
+
+    pub async fn submit(&self, command: Command) -> Result<Outcome, SubmitError> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.put(Work::Command(command, reply))?;
+        Ok(answer.await.map_err(|_| SubmitError::Stopped)??)
+    }
+
+    /// Deletes some rows that are past their retention; answers how many.
+    pub async fn prune(&self) -> Result<usize, SubmitError> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.put(Work::Prune(reply))?;
+        Ok(answer.await.map_err(|_| SubmitError::Stopped)??)
+    }
+
+    /// Nothing more is taken; what was taken is finished and answered.
+    pub fn stop(&self) {
+        self.queue.close();
+    }
+}

@@ -1,0 +1,156 @@
+//! The HTTP server: the application behind actix-http's own service, which hands a connection over when it is upgraded.
+//! actix-web's `HttpServer` does not, and an upgraded connection would keep the buffers of an HTTP connection for good.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    rc::Rc,
+    time::Duration,
+};
+
+use actix_codec::{Encoder, Framed};
+use actix_http::{
+    BoxedPayloadStream, ConnectionType, HttpService, Payload, Request, Response,
+    body::MessageBody,
+    error::PayloadError,
+    h1::{Codec, Message},
+};
+use actix_server::Server;
+use actix_service::{IntoServiceFactory, Service, ServiceFactory, fn_factory, fn_service, map_config};
+use actix_web::{
+    HttpMessage,
+    dev::{AppConfig, ServiceResponse},
+    rt::net::TcpStream,
+    web,
+};
+use bytes::BytesMut;
+use futures_util::stream;
+use socket2::{Domain, SockRef, Socket, Type};
+use tokio::io::AsyncWriteExt;
+
+use super::{Api, Origins};
+use crate::ws::Opening;
+
+/// How long a client may leave what was sent to it unread.
+const UNREAD_FOR: Duration = Duration::from_secs(30);
+/// Connections that wait to be accepted: after a restart everyone comes back at once.
+const BACKLOG: i32 = 2048;
+const REQUEST_HEAD_WITHIN: Duration = Duration::from_secs(10);
+
+pub struct Listening {
+    pub address: SocketAddr,
+    /// Threads; one per core unless given.
+    pub workers: Option<usize>,
+    pub drain_for: Duration,
+}
+
+impl Listening {
+    /// The server, and where it listens.
+    pub fn start(&self, api: &web::Data<Api>, origins: &Origins) -> io::Result<(Server, SocketAddr)> {
+        let listener = listen(self.address)?;
+        let address = listener.local_addr()?;
+        let mut builder = Server::build().disable_signals().shutdown_timeout(self.drain_for.as_secs());
+        if let Some(workers) = self.workers {
+            builder = builder.workers(workers);
+        }
+        let stopping = builder.graceful_shutdown_signal();
+        let (api, origins) = (api.clone(), origins.clone());
+        let application = move || {
+            let application = super::app(api.clone(), origins.middleware());
+            map_config(application.into_factory(), |()| AppConfig::default())
+        };
+        let builder = builder.listen("doclock", listener, move || {
+            let (application, stopping) = (application.clone(), stopping.clone());
+            let upgraded = application.clone();
+            HttpService::build()
+                .graceful_shutdown_signal(move || {
+                    let stopping = stopping.clone();
+                    async move { stopping.notified().await }
+                })
+                // A handler stops when its client is gone.
+                .h1_allow_half_closed(false)
+                .client_request_timeout(REQUEST_HEAD_WITHIN)
+                .on_connect_ext(|connection: &TcpStream, _| limit_silence(connection))
+                .upgrade(fn_factory(move || {
+                    let application = upgraded();
+                    async move {
+                        let application = Rc::new(application.new_service(()).await?);
+                        Ok::<_, ()>(fn_service(move |(request, connection)| {
+                            upgrade(Rc::clone(&application), request, connection)
+                        }))
+                    }
+                }))
+                .finish(application())
+                .tcp()
+        })?;
+        Ok((builder.run(), address))
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A client that neither reads nor leaves is dropped by the kernel: what it has not read would be kept for as long as the
+/// connection stands.
+fn limit_silence(connection: &TcpStream) {
+    if let Err(error) = SockRef::from(connection).set_tcp_user_timeout(Some(UNREAD_FOR)) {
+        tracing::debug!(%error, "no limit on how long a client may leave its answers unread");
+    }
+}
+
+/// Marks a request whose connection can be handed over.
+#[derive(Debug, Clone, Copy)]
+pub struct Upgradable;
+
+/// The application answers as it answers everything. If it has agreed to the upgrade, the connection is the socket's; if
+/// not, it ends with the answer.
+async fn upgrade<S, B>(
+    application: Rc<S>,
+    request: Request,
+    connection: Framed<TcpStream, Codec>,
+) -> Result<(), actix_web::Error>
+where
+    S: Service<Request, Response = ServiceResponse<B>, Error = actix_web::Error>,
+    B: MessageBody,
+{
+    // What follows the head is not a body: whoever asks for one must not take it for empty.
+    let payload: BoxedPayloadStream = Box::pin(stream::iter([Err(PayloadError::Incomplete(None))]));
+    let (request, _) = request.replace_payload(Payload::Stream { payload });
+    request.extensions_mut().insert(Upgradable);
+    let mut response = application.call(request).await?;
+    let opening = response.response_mut().extensions_mut().remove::<Opening>();
+
+    let (mut head, body) = Response::from(response).into_parts();
+    let mut parts = connection.into_parts();
+    if let Some(opening) = opening {
+        parts.codec.encode(Message::Item((head, body.size())), &mut parts.write_buf)?;
+        opening.start(parts.io, &parts.write_buf, &parts.read_buf);
+        return Ok(());
+    }
+    head.head_mut().set_connection_type(ConnectionType::Close);
+    head.head_mut().no_chunking(true);
+    parts.codec.encode(Message::Item((head, body.size())), &mut parts.write_buf)?;
+    finish(parts.io, parts.codec, parts.write_buf, body).await
+}
+
+/// A body that has no length ends with the connection.
+async fn finish(
+    mut stream: TcpStream,
+    mut codec: Codec,
+    mut unwritten: BytesMut,
+    body: impl MessageBody,
+) -> Result<(), actix_web::Error> {
+    let mut body = std::pin::pin!(body);
+    stream.write_all_buf(&mut unwritten).await?;
+    while let Some(chunk) = std::future::poll_fn(|context| body.as_mut().poll_next(context)).await {
+        let chunk = chunk.map_err(|error| actix_web::error::ErrorInternalServerError(error.into()))?;
+        codec.encode(Message::Chunk(Some(chunk)), &mut unwritten)?;
+        stream.write_all_buf(&mut unwritten).await?;
+    }
+    Ok(stream.shutdown().await?)
+}

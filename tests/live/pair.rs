@@ -1,0 +1,131 @@
+//! Two servers on one PostgreSQL, whose time passes when a test says so.
+
+use std::time::Duration;
+
+use doclock::{
+    app::{App, Options},
+    auth::{Claims, Role},
+    clock::ManualClock,
+    jobs::Sweeper,
+    locking::Timestamp,
+    settings::{DatabaseUrl, Settings, Sources},
+};
+use sea_orm::{ConnectionTrait, Database, DatabaseConnection};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use crate::{
+    client::{self, Socket, Told},
+    postgres,
+    support::{SECRET, claims},
+};
+
+/// 2027-01-15T08:00:00Z.
+const START_MS: i64 = 1_800_000_000_000;
+
+pub struct Server {
+    pub base: String,
+    pub sweeper: Sweeper,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start(url: &str, clock: &ManualClock) -> Self {
+        let mut settings = Settings::load(&Sources::default()).unwrap();
+        settings.server.listen = "127.0.0.1:0".parse().unwrap();
+        settings.server.drain_seconds = 1;
+        settings.database.url = DatabaseUrl::Postgres(url.to_owned());
+        settings.auth.secret = Some(SECRET.to_owned());
+        let options = Options { clock: Some(clock.clone()), http_workers: Some(1), ..Options::default() };
+        let app = App::start(settings, options).await.unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let (base, sweeper) = (format!("http://{}", app.address), app.sweeper.clone());
+        let running = tokio::spawn(async move {
+            app.run(async {
+                let _ = stopped.await;
+            })
+            .await
+            .unwrap();
+        });
+        Self { base, sweeper, stop, running }
+    }
+
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.running.await.unwrap();
+    }
+
+    /// From one moment to the next, nothing of it says anything to the database any more.
+    pub async fn kill(self) {
+        self.running.abort();
+        assert!(self.running.await.unwrap_err().is_cancelled());
+    }
+
+    pub async fn in_room(&self, sub: &str, room: &str) -> (Socket, Told) {
+        self.in_room_as(claims(sub, Role::Viewer), room).await
+    }
+
+    pub async fn in_room_as(&self, claims: Claims, room: &str) -> (Socket, Told) {
+        let bearer = format!("Bearer {}", token(claims));
+        let mut socket = client::open(&self.base, "/ws", &[("authorization", &bearer)]).await;
+        assert_eq!(socket.next().await["type"], "welcome");
+        let told = socket.subscribe(room, None).await;
+        (socket, told)
+    }
+}
+
+pub fn token(claims: Claims) -> String {
+    Claims { exp: 4e9, ..claims }.sign(SECRET.as_bytes()).unwrap()
+}
+
+pub struct Pair {
+    pub clock: ManualClock,
+    pub first: Server,
+    pub second: Server,
+    pub database: DatabaseConnection,
+}
+
+impl Pair {
+    pub async fn start() -> Self {
+        let url = postgres::new_database();
+        let clock = ManualClock::starting_at(Timestamp::from_millis(START_MS));
+        let (first, second) = (Server::start(&url, &clock).await, Server::start(&url, &clock).await);
+        Self { clock, first, second, database: Database::connect(&url).await.unwrap() }
+    }
+}
+
+pub async fn count(database: &DatabaseConnection, table: &str) -> i64 {
+    let row = database.query_one_raw(statement(&format!("SELECT count(*) AS n FROM {table}"))).await.unwrap();
+    row.unwrap().try_get("", "n").unwrap()
+}
+
+pub async fn run(database: &DatabaseConnection, sql: &str) {
+    database.execute_raw(statement(sql)).await.unwrap();
+}
+
+fn statement(sql: &str) -> sea_orm::Statement {
+    sea_orm::Statement::from_string(sea_orm::DbBackend::Postgres, sql)
+}
+
+/// Waits until a table has so many rows.
+pub async fn until(database: &DatabaseConnection, table: &str, expected: i64) {
+    let mut found = -1;
+    for _ in 0..500 {
+        found = count(database, table).await;
+        if found == expected {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{found} instead of {expected} in {table}");
+}
+
+/// Each of so many servers has said what it knows, and then heard what the others said.
+pub async fn exchange(clock: &ManualClock, database: &DatabaseConnection, servers: i64) {
+    // They speak, then listen: with the third time everyone has heard what was said the first time.
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(3));
+        let now = clock.now().millis();
+        until(database, &format!("live_servers WHERE seen_at = {now}"), servers).await;
+    }
+}
