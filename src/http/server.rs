@@ -35,6 +35,10 @@ use crate::ws::Opening;
 const UNREAD_FOR: Duration = Duration::from_secs(30);
 /// Connections that wait to be accepted: after a restart everyone comes back at once.
 const BACKLOG: i32 = 2048;
+/// Of one segment, in bytes. On loopback, where a proxy may be, the kernel would make them 64 KB: more than the window of
+/// a client that has paused, so that nothing is sent to it when it reads again, until a timer says so that doubles up
+/// to minutes (docs/decisions/0013).
+const SEGMENT: u32 = 16 * 1024;
 const REQUEST_HEAD_WITHIN: Duration = Duration::from_secs(10);
 
 pub struct Listening {
@@ -90,6 +94,8 @@ impl Listening {
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
+    // Connections have it from their listener.
+    socket.set_tcp_mss(SEGMENT)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
@@ -153,4 +159,19 @@ async fn finish(
         stream.write_all_buf(&mut unwritten).await?;
     }
     Ok(stream.shutdown().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn a_segment_fits_into_the_window_of_who_reads_again() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (connection, _) = listener.accept().unwrap();
+        assert!(SockRef::from(&connection).tcp_mss().unwrap() <= SEGMENT);
+    }
 }

@@ -1,12 +1,12 @@
 //! Snapshots, resumes, and the seam between them and the live stream.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::{
-    client::{apply, sequence},
+    client::{Socket, Told, apply, sequence},
     support::{Caller, TestServer},
 };
 
@@ -28,8 +28,9 @@ async fn a_room_by_its_address_is_subscribed_at_once() {
 const WRITERS: usize = 4;
 const DOCUMENTS_EACH: usize = 100;
 
-/// Locks and unlocks its own documents, five at a time, 125 a second, until it is told to stop. Half of them are locked.
-async fn write(editor: Caller, writer: usize, stop: watch::Receiver<bool>) {
+/// Locks and unlocks its own documents, five at a time, at most 125 a second, and counts, until it is told to stop. Half
+/// of them are locked.
+async fn write(editor: Caller, writer: usize, changes: Arc<watch::Sender<usize>>, stop: watch::Receiver<bool>) {
     const AT_ONCE: usize = 5;
     const PATH: &str = "/api/rooms/room/locks";
     let body = |first: usize, count: usize| {
@@ -45,56 +46,78 @@ async fn write(editor: Caller, writer: usize, stop: watch::Receiver<bool>) {
         }
         editor.post(PATH, body(first + DOCUMENTS_EACH / 2, AT_ONCE)).await.ok();
         editor.delete(PATH, body(first, AT_ONCE)).await.ok();
+        changes.send_modify(|changes| *changes += 2 * AT_ONCE);
+    }
+}
+
+/// What follows what it was told, up to the last sequence, as soon as that is known.
+async fn listen(mut socket: Socket, told: Told, mut last: watch::Receiver<Option<i64>>) -> (Told, Vec<Value>) {
+    let mut notices = Vec::new();
+    loop {
+        let known = notices.last().map_or(sequence(&told.opening), sequence);
+        if *last.borrow() == Some(known) {
+            return (told, notices);
+        }
+        tokio::select! {
+            notice = socket.next() => notices.push(notice),
+            changed = last.changed() => changed.unwrap(),
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_and_what_follows_are_exactly_what_the_log_says() {
     const JOINS: usize = 100;
+    /// Between two joins.
+    const CHANGES: usize = 10;
     let server = TestServer::start().await;
     let (stop, stopped) = watch::channel(false);
+    let (finish, last) = watch::channel(None);
+    let changes = Arc::new(watch::Sender::new(0));
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let editor = server.editor(&format!("editor {writer}")).connected();
-            tokio::spawn(write(editor, writer, stopped.clone()))
+            tokio::spawn(write(editor, writer, Arc::clone(&changes), stopped.clone()))
         })
         .collect();
-    let mut pace = tokio::time::interval(Duration::from_millis(30));
     let mut joins = Vec::new();
     for index in 0..JOINS {
-        pace.tick().await;
-        let viewer = server.viewer(&format!("viewer {index}"));
-        joins.push(tokio::spawn(async move { viewer.in_room("room").await }));
+        changes.subscribe().wait_for(|changes| *changes >= index * CHANGES).await.unwrap();
+        let (viewer, last) = (server.viewer(&format!("viewer {index}")), last.clone());
+        joins.push(tokio::spawn(async move {
+            let (socket, told) = viewer.in_room("room").await;
+            tokio::spawn(listen(socket, told, last))
+        }));
     }
-    let mut joined = Vec::new();
+    let mut listeners = Vec::new();
     for join in joins {
-        joined.push(join.await.unwrap());
+        listeners.push(join.await.unwrap());
     }
     stop.send_replace(true);
     for writer in writers {
         writer.await.unwrap();
     }
     let log = all_events(&server).await;
-    println!("{} changes while {JOINS} joined", log.len());
+    finish.send_replace(log.last().map(sequence));
     let final_state = by_the_log(&log);
     let mut pages = 0;
-    for (mut socket, told) in joined {
+    for listener in listeners {
+        let (told, notices) = listener.await.unwrap();
         pages = pages.max(told.pages);
         let mut state: BTreeMap<String, i64> = told
             .locks
             .iter()
             .map(|lock| (lock["document"].as_str().unwrap().to_owned(), lock["fencing_token"].as_i64().unwrap()))
             .collect();
-        assert_eq!(state, by_the_log(&log[..usize::try_from(sequence(&told.opening)).unwrap()]));
-        for expected in log.iter().filter(|event| sequence(event) > sequence(&told.opening)) {
-            let notice = socket.next().await;
-            assert_eq!(sequence(&notice), sequence(expected));
-            apply(&mut state, &notice);
+        let (before, after) = log.split_at(usize::try_from(sequence(&told.opening)).unwrap());
+        assert_eq!(state, by_the_log(before));
+        assert!(notices.iter().map(sequence).eq(after.iter().map(sequence)));
+        for notice in &notices {
+            apply(&mut state, notice);
         }
         assert_eq!(state, final_state);
     }
     assert!(pages > 1, "a snapshot of several pages is part of it");
-    assert!(log.len() > JOINS * 10, "only {} changes meanwhile", log.len());
 }
 
 async fn all_events(server: &TestServer) -> Vec<Value> {
