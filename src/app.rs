@@ -89,7 +89,7 @@ pub struct Options {
     pub clock: Option<ManualClock>,
     /// Threads that serve HTTP; one per core unless given.
     pub http_workers: Option<usize>,
-    /// Nothing happens by itself: no signs of life, no expiry, no jobs.
+    /// Nothing happens by itself: no signs of life, no expiry, no jobs, no look at the log unless woken.
     pub without_workers: bool,
 }
 
@@ -133,7 +133,8 @@ impl App {
 
         let queries = storage.queries.clone();
         let mut workers = JoinSet::new();
-        let tail = storage.shared().map(|options| Tail::start(&options, settings.database.notify, &mut workers));
+        let looks = !options.without_workers;
+        let tail = storage.shared().map(|options| Tail::start(&options, settings.database.notify, looks, &mut workers));
         let head = queries.head().await?;
         let (publisher, hub) = Publisher::new(
             unstarted,

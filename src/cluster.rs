@@ -3,7 +3,7 @@
 //! 1. After a commit with events, and outside its transaction, a server sends an empty `NOTIFY doclock`; commits that
 //!    follow each other quickly share one. (Inside the transaction it would make commits wait for each other.)
 //! 2. A connection of its own listens, and wakes the publisher, which reads the log.
-//! 3. Every now and then the publisher looks by itself. Nothing is lost if nobody was notified, as with a pooler that
+//! 3. Every now and then the publisher looks by itself ([`Tail::looks`]). Nothing is lost if nobody was notified, as with a pooler that
 //!    does not pass notifications on (`database.notify = false`): it is a little later.
 
 use std::{
@@ -28,12 +28,14 @@ const RETRY: Duration = Duration::from_secs(1);
 pub struct Tail {
     woken: Arc<Notify>,
     committed: Arc<Notify>,
+    /// Whether the log is read every now and then, woken or not. Only tests do without.
+    pub looks: bool,
 }
 
 impl Tail {
     /// Its tasks run among the `workers`; without `notify` there are none.
-    pub fn start(options: &PgConnectOptions, notify: bool, workers: &mut JoinSet<()>) -> Self {
-        let tail = Self { woken: Arc::default(), committed: Arc::default() };
+    pub fn start(options: &PgConnectOptions, notify: bool, looks: bool, workers: &mut JoinSet<()>) -> Self {
+        let tail = Self { woken: Arc::default(), committed: Arc::default(), looks };
         if notify {
             let own = Arc::new(AtomicU32::new(0));
             workers.spawn(tell(options.clone(), Arc::clone(&tail.committed), Arc::clone(&own)));

@@ -10,7 +10,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 use prometheus::IntGauge;
 use tokio::{
-    sync::mpsc,
+    sync::{Notify, mpsc},
     time::{Interval, MissedTickBehavior},
 };
 
@@ -68,8 +68,8 @@ enum Announcement {
 #[derive(Debug, Clone)]
 pub struct Announcer {
     announcements: mpsc::Sender<Announcement>,
-    /// Something was not announced.
-    has_lost: Arc<AtomicBool>,
+    /// Told when something could not be announced.
+    lost: Arc<Notify>,
     /// How many want to hear of extended locks.
     listeners: Arc<AtomicU64>,
 }
@@ -101,7 +101,7 @@ impl Announcer {
     fn send(&self, announcement: Announcement) {
         // The committer never waits for the publisher, which finds what is lost here in the log.
         if self.announcements.try_send(announcement).is_err() {
-            self.has_lost.store(true, Ordering::Release);
+            self.lost.notify_one();
         }
     }
 }
@@ -114,7 +114,7 @@ pub struct Publisher {
     queries: Queries,
     announcements: mpsc::Receiver<Announcement>,
     requests: mpsc::UnboundedReceiver<Request>,
-    has_lost: Arc<AtomicBool>,
+    lost: Arc<Notify>,
     encode: Encoders,
     hub: Hub,
     tail: Option<Tail>,
@@ -127,7 +127,7 @@ pub struct Publisher {
 #[derive(Debug)]
 pub struct Unstarted {
     announcements: mpsc::Receiver<Announcement>,
-    has_lost: Arc<AtomicBool>,
+    lost: Arc<Notify>,
     listeners: Arc<AtomicU64>,
 }
 
@@ -135,10 +135,9 @@ impl Publisher {
     /// The committer needs its end before anything can be read.
     pub fn announcer() -> (Announcer, Unstarted) {
         let (sender, announcements) = mpsc::channel(QUEUE);
-        let (has_lost, listeners) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let announcer =
-            Announcer { announcements: sender, has_lost: Arc::clone(&has_lost), listeners: Arc::clone(&listeners) };
-        (announcer, Unstarted { announcements, has_lost, listeners })
+        let (lost, listeners) = (Arc::<Notify>::default(), Arc::<AtomicU64>::default());
+        let announcer = Announcer { announcements: sender, lost: Arc::clone(&lost), listeners: Arc::clone(&listeners) };
+        (announcer, Unstarted { announcements, lost, listeners })
     }
 
     /// What comes after `head` will be published.
@@ -151,7 +150,7 @@ impl Publisher {
         encode: Encoders,
         subscriptions: IntGauge,
     ) -> (Self, Hub) {
-        let Unstarted { announcements, has_lost, listeners } = unstarted;
+        let Unstarted { announcements, lost, listeners } = unstarted;
         let (sender, requests) = mpsc::unbounded_channel();
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -168,7 +167,7 @@ impl Publisher {
             queries,
             announcements,
             requests,
-            has_lost,
+            lost,
             encode,
             hub: hub.clone(),
             tail,
@@ -183,15 +182,19 @@ impl Publisher {
             tokio::select! {
                 Some(announcement) = self.announcements.recv() => self.announced(announcement).await,
                 Some(request) = self.requests.recv() => self.requested(request),
+                () = self.lost.notified() => self.catch_up().await,
                 () = woken(self.tail.as_ref()) => self.catch_up().await,
-                _ = self.look.tick(), if self.tail.is_some() || self.is_behind => self.catch_up().await,
+                _ = self.look.tick(), if self.looks() => self.catch_up().await,
                 () = due(&self.clock, self.presence.next_to_go()) => {
                     self.presence.let_go();
                     self.tell_news();
                 }
-                else => return,
             }
         }
+    }
+
+    fn looks(&self) -> bool {
+        self.is_behind || self.tail.as_ref().is_some_and(|tail| tail.looks)
     }
 
     async fn announced(&mut self, announcement: Announcement) {
@@ -208,7 +211,7 @@ impl Publisher {
             }
             next = self.announcements.try_recv().ok();
         }
-        if self.has_lost.swap(false, Ordering::AcqRel) || self.is_behind {
+        if self.is_behind {
             self.catch_up().await;
         }
         if let Some(tail) = self.tail.as_ref().filter(|_| has_appended) {
@@ -339,5 +342,23 @@ async fn woken(tail: Option<&Tail>) {
     match tail {
         Some(tail) => tail.woken().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_announced_is_told_to_be_lost() {
+        let (announcer, unstarted) = Publisher::announcer();
+        for _ in 0..QUEUE {
+            announcer.unknown();
+        }
+        assert!(unstarted.lost.notified().now_or_never().is_none());
+        announcer.unknown();
+        assert!(unstarted.lost.notified().now_or_never().is_some());
     }
 }

@@ -83,15 +83,13 @@ async fn a_snapshot_and_what_follows_are_exactly_what_the_log_says() {
     let mut joins = Vec::new();
     for index in 0..JOINS {
         changes.subscribe().wait_for(|changes| *changes >= index * CHANGES).await.unwrap();
-        let (viewer, last) = (server.viewer(&format!("viewer {index}")), last.clone());
-        joins.push(tokio::spawn(async move {
-            let (socket, told) = viewer.in_room("room").await;
-            tokio::spawn(listen(socket, told, last))
-        }));
+        let viewer = server.viewer(&format!("viewer {index}"));
+        joins.push(tokio::spawn(async move { viewer.in_room("room").await }));
     }
     let mut listeners = Vec::new();
     for join in joins {
-        listeners.push(join.await.unwrap());
+        let (socket, told) = join.await.unwrap();
+        listeners.push(tokio::spawn(listen(socket, told, last.clone())));
     }
     stop.send_replace(true);
     for writer in writers {

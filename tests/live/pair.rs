@@ -30,13 +30,13 @@ pub struct Server {
 }
 
 impl Server {
-    async fn start(url: &str, clock: &ManualClock) -> Self {
+    async fn start(url: &str, clock: &ManualClock, options: Options) -> Self {
         let mut settings = Settings::load(&Sources::default()).unwrap();
         settings.server.listen = "127.0.0.1:0".parse().unwrap();
         settings.server.drain_seconds = 1;
         settings.database.url = DatabaseUrl::Postgres(url.to_owned());
         settings.auth.secret = Some(SECRET.to_owned());
-        let options = Options { clock: Some(clock.clone()), http_workers: Some(1), ..Options::default() };
+        let options = Options { clock: Some(clock.clone()), http_workers: Some(1), ..options };
         let app = App::start(settings, options).await.unwrap();
         let (stop, stopped) = oneshot::channel();
         let (base, sweeper) = (format!("http://{}", app.address), app.sweeper.clone());
@@ -87,9 +87,14 @@ pub struct Pair {
 
 impl Pair {
     pub async fn start() -> Self {
+        Self::with_options(Options::default).await
+    }
+
+    pub async fn with_options(options: fn() -> Options) -> Self {
         let url = postgres::new_database();
         let clock = ManualClock::starting_at(Timestamp::from_millis(START_MS));
-        let (first, second) = (Server::start(&url, &clock).await, Server::start(&url, &clock).await);
+        let (first, second) =
+            (Server::start(&url, &clock, options()).await, Server::start(&url, &clock, options()).await);
         Self { clock, first, second, database: Database::connect(&url).await.unwrap() }
     }
 }
