@@ -5,10 +5,11 @@
 
 use std::{
     fs,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
 
+use ipnet::IpNet;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -36,8 +37,29 @@ pub struct Server {
     #[serde(deserialize_with = "unless_empty")]
     pub public_url: Option<String>,
     pub allowed_origins: Vec<String>,
+    pub trusted_proxies: Vec<Network>,
     pub drain_seconds: u16,
     pub public_metrics: bool,
+}
+
+/// An address, or all that begin alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Network(IpNet);
+
+impl Network {
+    pub fn contains(self, address: IpAddr) -> bool {
+        self.0.contains(&address)
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let network = text.parse().or_else(|_| text.parse().map(|address: IpAddr| IpNet::from(address)));
+        network.map(Self).map_err(|_| format!("`{text}` is neither an address nor a network such as 10.0.0.0/8"))
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -343,6 +365,10 @@ mod tests {
             ),
             (with_environment("DOCLOCK_LOCKS__TTL_SECONDS", "301"), "setting `locks.ttl_seconds`: must be 1 to"),
             (with_environment("DOCLOCK_SERVER__LISTEN", "here"), "setting `server.listen`: invalid socket address"),
+            (
+                with_environment("DOCLOCK_SERVER__TRUSTED_PROXIES", "10.0.0.1,10.0.0.0/33"),
+                "setting `server.trusted_proxies[1]`: `10.0.0.0/33` is neither",
+            ),
             (with_environment("DOCLOCK_DATABASE__URL", "mysql://x"), "setting `database.url`: must start with"),
             (with_environment("DOCLOCK_AUTH__SECRET", "short"), "setting `auth.secret`: must be at least 32 bytes"),
             (with_environment("DOCLOCK_LOG__FORMAT", "xml"), "setting `log.format`: unknown variant `xml`"),

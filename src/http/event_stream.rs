@@ -81,7 +81,7 @@ pub async fn events(
 
 fn enter(api: &web::Data<Api>, request: &HttpRequest, caller: &Caller) -> Result<Place, Problem> {
     let too_many = |_| Problem::new(Code::LimitReached, "There are as many streams and sockets as may be.");
-    let (mut place, fits) = api.live.sockets.enter(request.peer_addr().map(|address| address.ip()));
+    let (mut place, fits) = api.live.sockets.enter(api.proxies.client(request));
     fits.map_err(too_many)?;
     place.belongs_to(caller).map_err(too_many)?;
     Ok(place)

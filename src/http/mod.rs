@@ -16,6 +16,7 @@ pub mod lock_document;
 mod observe;
 mod openapi;
 pub mod problem;
+mod proxies;
 mod rates;
 mod read_lock;
 mod release;
@@ -43,6 +44,7 @@ use crate::{
 pub use cors::Origins;
 pub use openapi::document as openapi_document;
 use problem::{Code, Problem};
+pub use proxies::Proxies;
 pub use rates::Rates;
 pub use stream_tickets::Tickets;
 
@@ -57,6 +59,7 @@ pub struct Api {
     pub metrics: Arc<Metrics>,
     pub contention: Arc<Contention>,
     pub rates: Rates,
+    pub proxies: Proxies,
     pub started_at: Timestamp,
     pub max_ttl_seconds: u32,
     pub public_metrics: bool,

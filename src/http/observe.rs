@@ -52,7 +52,7 @@ pub async fn observe(
     let took = stopwatch.elapsed();
     let route = route(&response);
     api.metrics.http(&route.0, method(response.request().method()), response.status().as_str(), took);
-    log(&response, &id, &route.0, problem.as_ref(), took);
+    log(&api, &response, &id, &route.0, problem.as_ref(), took);
     Ok(response)
 }
 
@@ -98,6 +98,7 @@ fn method(method: &Method) -> &'static str {
 
 /// Failures of the server are always worth a line; ordinary requests when asked for.
 fn log(
+    api: &Api,
     response: &ServiceResponse,
     id: &HeaderValue,
     route: &str,
@@ -116,6 +117,7 @@ fn log(
     let fields = (parameter("room"), parameter("document"), problem.map(|problem| problem.code.name()));
     let (room, document, code) = fields;
     let (id, status) = (id.to_str().unwrap_or("-"), response.status().as_u16());
+    let address = api.proxies.client(request).map(|address| address.to_string());
     let (method, duration_ms) = (method(request.method()), took.as_secs_f64() * 1000.0);
     if is_failure {
         tracing::warn!(
@@ -128,6 +130,7 @@ fn log(
             owner,
             room,
             document,
+            address,
             duration_ms,
             "failed"
         );
@@ -142,6 +145,7 @@ fn log(
             owner,
             room,
             document,
+            address,
             duration_ms,
             "answered"
         );

@@ -76,7 +76,7 @@ fn upgrade(request: &HttpRequest, hears: Hears) -> Result<HttpResponse<BoxBody>,
     if !request.extensions().contains::<Upgradable>() {
         return Err(Problem::new(Code::BadRequest, "Not a WebSocket: the request has a body."));
     }
-    let (place, fits) = api.live.sockets.enter(request.peer_addr().map(|address| address.ip()));
+    let (place, fits) = api.live.sockets.enter(api.proxies.client(request));
     let token = token(request.headers()).map(ToOwned::to_owned);
     response.extensions_mut().insert(Opening { api, place, fits, token, hears });
     Ok(response.map_into_boxed_body())

@@ -1,6 +1,9 @@
 //! Ways in, and ways to be kept out.
 
-use doclock::auth::{Claims, Role};
+use doclock::{
+    auth::{Claims, Role},
+    settings::Network,
+};
 use serde_json::json;
 
 use crate::{
@@ -128,4 +131,32 @@ async fn an_address_has_so_many_sockets() {
     first.close().await;
     crate::hostile::sockets(&server, 0).await;
     server.editor("bob").socket("/ws").await;
+}
+
+/// How sockets fare that seem to come from these addresses, one after the other.
+async fn forwarded_for(server: &TestServer, addresses: [&str; 3]) -> Vec<String> {
+    let bearer = format!("Bearer {}", server.token(claims("alice", Role::Editor)));
+    let (mut sockets, mut ends) = (Vec::new(), Vec::new());
+    for address in addresses {
+        let mut socket = open(&server.base, "/ws", &[("authorization", &bearer), ("x-forwarded-for", address)]).await;
+        ends.push(match socket.try_next().await {
+            Some(welcome) => welcome["type"].as_str().unwrap().to_owned(),
+            None => "closed".to_owned(),
+        });
+        sockets.push(socket);
+    }
+    ends
+}
+
+#[tokio::test]
+async fn an_address_is_the_one_a_trusted_proxy_names_and_no_one_else() {
+    let clients = ["203.0.113.5", "203.0.113.6", "203.0.113.5"];
+    let trusting = TestServer::configured(|settings| {
+        settings.limits.sockets_per_address = 1;
+        settings.server.trusted_proxies = vec![Network::try_from("127.0.0.0/8".to_owned()).unwrap()];
+    })
+    .await;
+    assert_eq!(forwarded_for(&trusting, clients).await, ["welcome", "welcome", "closed"]);
+    let distrusting = TestServer::configured(|settings| settings.limits.sockets_per_address = 1).await;
+    assert_eq!(forwarded_for(&distrusting, clients).await, ["welcome", "closed", "closed"]);
 }
