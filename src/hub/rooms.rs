@@ -241,8 +241,21 @@ mod tests {
     use super::*;
     use crate::{
         hub::{Outbox, Wire},
-        locking::names::OwnerId,
+        locking::{DocumentKey, EventKind, Holder, Lock, Timestamp, names::DocumentId, names::OwnerId},
     };
+
+    fn rooms(listeners: &Arc<AtomicU64>, all: &IntGauge) -> Rooms {
+        let head = Head { epoch: Uuid::nil(), sequence: 0 };
+        Rooms::new(head, |_, _, _, _| Bytes::from_static(b"notice"), Arc::clone(listeners), all.clone())
+    }
+
+    fn gauge() -> IntGauge {
+        IntGauge::new("subscriptions", "in this test").unwrap()
+    }
+
+    fn room() -> RoomId {
+        RoomId::parse("room").unwrap()
+    }
 
     fn place(id: SubscriberId, extensions: bool) -> Place {
         let subscriber = Subscriber {
@@ -254,21 +267,59 @@ mod tests {
             after: 0,
             extensions,
         };
-        (Scope::Room(RoomId::parse("room").unwrap()), subscriber)
+        (Scope::Room(room()), subscriber)
+    }
+
+    fn event() -> Event {
+        let (tenant, document) = (TenantId::default_tenant(), DocumentId::parse("main").unwrap());
+        let at = Timestamp::from_millis(0);
+        let lock = Lock {
+            key: DocumentKey { tenant, room: room(), document },
+            slot: 0,
+            lease_id: Uuid::nil(),
+            hold: 1,
+            fencing_token: 1,
+            holder: Holder { owner: OwnerId::parse("bob").unwrap(), session: None, name: None },
+            acquired_at: at,
+            expires_at: at,
+            due_at: at,
+            ttl_seconds: 30,
+            metadata: None,
+            document_version: None,
+            last_extend: None,
+        };
+        Event { at, lock, kind: EventKind::Locked }
     }
 
     #[test]
     fn who_hears_is_counted_as_long_as_it_is_there() {
-        let listeners = Arc::new(AtomicU64::new(0));
-        let gauge = IntGauge::new("subscriptions", "in this test").unwrap();
-        let head = Head { epoch: Uuid::nil(), sequence: 0 };
-        let mut rooms = Rooms::new(head, |_, _, _, _| Bytes::new(), Arc::clone(&listeners), gauge.clone());
+        let (listeners, gauge) = (Arc::default(), gauge());
+        let mut rooms = rooms(&listeners, &gauge);
         let tenant = TenantId::default_tenant();
         rooms.join(&tenant, vec![place(1, true), place(2, false), place(3, true)]);
         assert_eq!((listeners.load(Ordering::Relaxed), gauge.get()), (2, 3));
-        rooms.leave(tenant.clone(), Scope::Room(RoomId::parse("room").unwrap()), 1);
+        rooms.leave(tenant.clone(), Scope::Room(room()), 1);
         assert_eq!((listeners.load(Ordering::Relaxed), gauge.get()), (1, 2));
         rooms.skip_to(10);
         assert_eq!((listeners.load(Ordering::Relaxed), gauge.get()), (0, 0));
+    }
+    #[test]
+    fn who_has_no_room_for_all_it_missed_is_told_none_of_it() {
+        const ROOM: usize = 256;
+        let mut rooms = rooms(&Arc::default(), &gauge());
+        for _ in 0..AT_ONCE {
+            rooms.publish(event());
+        }
+        for (waiting, joined, left) in
+            [(ROOM - AT_ONCE, Joined::Live, 0), (ROOM - AT_ONCE + 1, Joined::TooOld, AT_ONCE - 1)]
+        {
+            let (scope, subscriber) = place(1, false);
+            let outbox = Arc::clone(&subscriber.outbox);
+            for _ in 0..waiting {
+                outbox.notify(1, Bytes::from_static(b"earlier"), &mut Due::default()).unwrap();
+            }
+            assert_eq!(rooms.join(&TenantId::default_tenant(), vec![(scope, subscriber)]), joined);
+            assert!(outbox.has_room(left, 0) && !outbox.has_room(left + 1, 0), "{waiting} waited");
+        }
     }
 }
