@@ -18,8 +18,6 @@ use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
 
 pub const SECRET: &str = "a secret that only the tests of this server know";
-/// 2027-01-15T08:00:00Z.
-const START_MS: i64 = 1_800_000_000_000;
 
 /// Nothing in it happens by itself: time passes by [`TestServer::pass`], overdue locks are swept by
 /// [`TestServer::sweep`].
@@ -31,8 +29,7 @@ pub struct TestServer {
     configure: fn(&mut Settings),
     options: fn() -> Options,
     sweeper: Sweeper,
-    stop: oneshot::Sender<()>,
-    running: JoinHandle<()>,
+    running: Running,
 }
 
 impl TestServer {
@@ -52,7 +49,7 @@ impl TestServer {
     pub async fn with_options(configure: fn(&mut Settings), options: fn() -> Options) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = crate::new_database(folder.path());
-        let clock = ManualClock::starting_at(Timestamp::from_millis(START_MS));
+        let clock = start_of_time();
         Self::run(url, folder, clock, configure, options).await
     }
 
@@ -63,24 +60,9 @@ impl TestServer {
         configure: fn(&mut Settings),
         options: fn() -> Options,
     ) -> Self {
-        let mut settings = Settings::load(&Sources::default()).unwrap();
-        settings.server.listen = "127.0.0.1:0".parse().unwrap();
-        settings.server.drain_seconds = 1;
-        settings.database.url = url.clone();
-        settings.auth.secret = Some(SECRET.to_owned());
-        configure(&mut settings);
-        let given = Options { clock: Some(clock.clone()), http_workers: Some(1), ..options() };
-        let app = App::start(settings, given).await.unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let (base, sweeper) = (format!("http://{}", app.address), app.sweeper.clone());
-        let running = tokio::spawn(async move {
-            app.run(async {
-                let _ = stopped.await;
-            })
-            .await
-            .unwrap();
-        });
-        Self { clock, base, url, folder, configure, options, sweeper, stop, running }
+        let running = Running::start(&url, &clock, options(), configure).await;
+        let (base, sweeper) = (running.base.clone(), running.sweeper.clone());
+        Self { clock, base, url, folder, configure, options, sweeper, running }
     }
 
     /// Stopped and started again on the same database, at the same moment.
@@ -90,9 +72,8 @@ impl TestServer {
 
     /// The same, after having been away.
     pub async fn restart_after(self, away: Duration) -> Self {
-        let Self { clock, url, folder, configure, options, stop, running, .. } = self;
-        stop.send(()).unwrap();
-        running.await.unwrap();
+        let Self { clock, url, folder, configure, options, running, .. } = self;
+        running.stop().await;
         clock.advance(away);
         Self::run(url, folder, clock, configure, options).await
     }
@@ -184,6 +165,52 @@ impl TestServer {
     pub async fn events(&self) -> Vec<Value> {
         let answer = self.admin().get("/api/admin/events?limit=1000").await.ok();
         answer["items"].as_array().unwrap().clone()
+    }
+}
+
+/// 2027-01-15T08:00:00Z.
+pub fn start_of_time() -> ManualClock {
+    ManualClock::starting_at(Timestamp::from_millis(1_800_000_000_000))
+}
+
+/// One in this process.
+pub struct Running {
+    pub base: String,
+    pub sweeper: Sweeper,
+    pub task: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+}
+
+impl Running {
+    pub async fn start(
+        url: &DatabaseUrl,
+        clock: &ManualClock,
+        options: Options,
+        configure: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let mut settings = Settings::load(&Sources::default()).unwrap();
+        settings.server.listen = "127.0.0.1:0".parse().unwrap();
+        settings.server.drain_seconds = 1;
+        settings.database.url = url.clone();
+        settings.auth.secret = Some(SECRET.to_owned());
+        configure(&mut settings);
+        let given = Options { clock: Some(clock.clone()), http_workers: Some(1), ..options };
+        let app = App::start(settings, given).await.unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let (base, sweeper) = (format!("http://{}", app.address), app.sweeper.clone());
+        let task = tokio::spawn(async move {
+            app.run(async {
+                let _ = stopped.await;
+            })
+            .await
+            .unwrap();
+        });
+        Self { base, sweeper, task, stop }
+    }
+
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap();
     }
 }
 

@@ -3,62 +3,24 @@
 use std::time::Duration;
 
 use doclock::{
-    app::{App, Options},
+    app::Options,
     auth::{Claims, Role},
     clock::ManualClock,
-    jobs::Sweeper,
-    locking::Timestamp,
-    settings::{DatabaseUrl, Settings, Sources},
+    settings::DatabaseUrl,
 };
 use sea_orm::{ConnectionTrait, Database, DatabaseConnection};
-use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
     client::{self, Socket, Told},
     postgres,
-    support::{SECRET, claims},
+    support::{Running, SECRET, claims, start_of_time},
 };
 
-/// 2027-01-15T08:00:00Z.
-const START_MS: i64 = 1_800_000_000_000;
-
-pub struct Server {
-    pub base: String,
-    pub sweeper: Sweeper,
-    stop: oneshot::Sender<()>,
-    running: JoinHandle<()>,
-}
-
-impl Server {
-    async fn start(url: &str, clock: &ManualClock, options: Options) -> Self {
-        let mut settings = Settings::load(&Sources::default()).unwrap();
-        settings.server.listen = "127.0.0.1:0".parse().unwrap();
-        settings.server.drain_seconds = 1;
-        settings.database.url = DatabaseUrl::Postgres(url.to_owned());
-        settings.auth.secret = Some(SECRET.to_owned());
-        let options = Options { clock: Some(clock.clone()), http_workers: Some(1), ..options };
-        let app = App::start(settings, options).await.unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let (base, sweeper) = (format!("http://{}", app.address), app.sweeper.clone());
-        let running = tokio::spawn(async move {
-            app.run(async {
-                let _ = stopped.await;
-            })
-            .await
-            .unwrap();
-        });
-        Self { base, sweeper, stop, running }
-    }
-
-    pub async fn stop(self) {
-        self.stop.send(()).unwrap();
-        self.running.await.unwrap();
-    }
-
+impl Running {
     /// From one moment to the next, nothing of it says anything to the database any more.
     pub async fn kill(self) {
-        self.running.abort();
-        assert!(self.running.await.unwrap_err().is_cancelled());
+        self.task.abort();
+        assert!(self.task.await.unwrap_err().is_cancelled());
     }
 
     pub async fn in_room(&self, sub: &str, room: &str) -> (Socket, Told) {
@@ -80,8 +42,8 @@ pub fn token(claims: Claims) -> String {
 
 pub struct Pair {
     pub clock: ManualClock,
-    pub first: Server,
-    pub second: Server,
+    pub first: Running,
+    pub second: Running,
     pub database: DatabaseConnection,
 }
 
@@ -92,9 +54,10 @@ impl Pair {
 
     pub async fn with_options(options: fn() -> Options) -> Self {
         let url = postgres::new_database();
-        let clock = ManualClock::starting_at(Timestamp::from_millis(START_MS));
-        let (first, second) =
-            (Server::start(&url, &clock, options()).await, Server::start(&url, &clock, options()).await);
+        let clock = start_of_time();
+        let home = DatabaseUrl::Postgres(url.clone());
+        let start = async || Running::start(&home, &clock, options(), |_| {}).await;
+        let (first, second) = (start().await, start().await);
         Self { clock, first, second, database: Database::connect(&url).await.unwrap() }
     }
 }

@@ -6,11 +6,11 @@ use doclock::auth::Role;
 use serde_json::{Value, json};
 
 use crate::{
-    pair::{self, Pair, Server, count, until},
-    support::claims,
+    pair::{self, Pair, count, until},
+    support::{Running, claims},
 };
 
-async fn ticket(server: &Server) -> String {
+async fn ticket(server: &Running) -> String {
     let request = reqwest::Client::new().post(format!("{}/api/stream-tickets", server.base));
     let request = request.bearer_auth(pair::token(claims("eve", Role::Viewer))).json(&json!({"rooms": ["room"]}));
     let answer: Value = request.send().await.unwrap().json().await.unwrap();
@@ -18,7 +18,7 @@ async fn ticket(server: &Server) -> String {
 }
 
 /// The status, and what comes first.
-async fn redeem(server: &Server, ticket: &str) -> (u16, String) {
+async fn redeem(server: &Running, ticket: &str) -> (u16, String) {
     let mut response = reqwest::get(format!("{}/api/rooms/room/events?ticket={ticket}", server.base)).await.unwrap();
     let first = response.chunk().await.unwrap().unwrap();
     (response.status().as_u16(), String::from_utf8(first.to_vec()).unwrap())
