@@ -6,9 +6,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::locking::{
-    DocumentKey, Outcome, Refusal,
-    names::{DocumentId, RoomId, TenantId},
+use crate::{
+    auth::RoomGlobs,
+    locking::{
+        DocumentKey, Outcome, Refusal,
+        names::{DocumentId, RoomId, TenantId},
+    },
 };
 
 /// Documents counted singly, per tenant; refusals beyond them still count in the total.
@@ -44,8 +47,14 @@ impl Contention {
         }
     }
 
-    pub fn of(&self, tenant: &TenantId) -> Tenant {
+    /// As one sees it who may see these rooms: in some of them, only documents counted singly.
+    pub fn of(&self, tenant: &TenantId, rooms: &RoomGlobs) -> Tenant {
         let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        tenants.get(tenant).cloned().unwrap_or_default()
+        let mut seen = tenants.get(tenant).cloned().unwrap_or_default();
+        if rooms.patterns().is_some() {
+            seen.documents.retain(|(room, _), _| rooms.allow(room));
+            seen.refused = seen.documents.values().sum();
+        }
+        seen
     }
 }

@@ -100,9 +100,7 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     let sources = Sources {
         file: cli.config,
-        environment: std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect(),
+        environment: std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value)).collect(),
         listen: cli.listen,
         database: cli.database,
     };

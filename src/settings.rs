@@ -4,6 +4,7 @@
 //! keys exist and of what kind each is: the environment's texts are read by that kind.
 
 use std::{
+    ffi::OsString,
     fs,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
@@ -191,7 +192,7 @@ pub enum SettingsError {
 pub struct Sources {
     pub file: Option<PathBuf>,
     /// Name and value of each variable.
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<(String, OsString)>,
     pub listen: Option<String>,
     pub database: Option<String>,
 }
@@ -205,6 +206,8 @@ impl Settings {
         }
         for (name, text) in &sources.environment {
             if let Some(key) = name.strip_prefix(PREFIX) {
+                let bad = || SettingsError::BadValue { origin: name.clone(), reason: "must be UTF-8".to_owned() };
+                let text = text.to_str().ok_or_else(bad)?;
                 set(&mut table, name, &key.to_lowercase().replace("__", "."), text)?;
             }
         }
@@ -228,6 +231,14 @@ impl Settings {
         let bad = |key: &str, reason: &str| {
             Err(SettingsError::BadValue { origin: format!("setting `{key}`"), reason: reason.to_owned() })
         };
+        if let Some(origin) = self.server.allowed_origins.iter().find(|origin| !is_origin(origin)) {
+            let reason = format!("`{origin}` is no origin such as https://app.example.com, nor *");
+            return bad("server.allowed_origins", &reason);
+        }
+        let is_page = |url: &String| url.starts_with("http://") || url.starts_with("https://");
+        if !self.server.public_url.as_ref().is_none_or(is_page) {
+            return bad("server.public_url", "must start with http:// or https://");
+        }
         let Locks { ttl_seconds, max_ttl_seconds } = self.locks;
         if !(1..=300).contains(&max_ttl_seconds) {
             return bad("locks.max_ttl_seconds", "must be 1 to 300");
@@ -252,6 +263,12 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// As browsers send it: what else stood there would never be found equal. A slash at the end is let pass.
+fn is_origin(text: &str) -> bool {
+    let host = text.split_once("://").map(|(_, host)| host.strip_suffix('/').unwrap_or(host));
+    text == "*" || host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']))
 }
 
 fn read_file(path: &Path) -> Result<Table, SettingsError> {
@@ -304,9 +321,11 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
-    fn with_environment(name: &str, value: &str) -> Result<Settings, SettingsError> {
+    fn with_environment(name: &str, value: impl Into<OsString>) -> Result<Settings, SettingsError> {
         Settings::load(&Sources { environment: vec![(name.into(), value.into())], ..Sources::default() })
     }
 
@@ -339,7 +358,7 @@ mod tests {
                 ("DOCLOCK_SERVER__LISTEN".into(), "127.0.0.1:2".into()),
                 ("DOCLOCK_SERVER__DRAIN_SECONDS".into(), "2".into()),
                 ("DOCLOCK_SERVER__ALLOWED_ORIGINS".into(), "https://a.example, https://b.example".into()),
-                ("PATH".into(), "/bin".into()),
+                ("PATH".into(), OsString::from_vec(vec![0xFF])),
             ],
             listen: Some("127.0.0.1:3".into()),
             database: None,
@@ -369,6 +388,19 @@ mod tests {
                 with_environment("DOCLOCK_SERVER__TRUSTED_PROXIES", "10.0.0.1,10.0.0.0/33"),
                 "setting `server.trusted_proxies[1]`: `10.0.0.0/33` is neither",
             ),
+            (
+                with_environment("DOCLOCK_SERVER__ALLOWED_ORIGINS", "https://a.example,app.example.com"),
+                "setting `server.allowed_origins`: `app.example.com` is no origin",
+            ),
+            (
+                with_environment("DOCLOCK_SERVER__ALLOWED_ORIGINS", "https://a.example/page"),
+                "setting `server.allowed_origins`: `https://a.example/page` is no origin",
+            ),
+            (with_environment("DOCLOCK_SERVER__PUBLIC_URL", "here"), "setting `server.public_url`: must start with"),
+            (
+                with_environment("DOCLOCK_AUTH__SECRET", OsString::from_vec(vec![0xFF; 32])),
+                "DOCLOCK_AUTH__SECRET: must be UTF-8",
+            ),
             (with_environment("DOCLOCK_DATABASE__URL", "mysql://x"), "setting `database.url`: must start with"),
             (with_environment("DOCLOCK_AUTH__SECRET", "short"), "setting `auth.secret`: must be at least 32 bytes"),
             (with_environment("DOCLOCK_LOG__FORMAT", "xml"), "setting `log.format`: unknown variant `xml`"),
@@ -384,7 +416,7 @@ mod tests {
 
     #[test]
     fn the_secret_is_not_printed_with_the_settings() {
-        let settings = with_environment("DOCLOCK_AUTH__SECRET", &"s3cret".repeat(6)).unwrap();
+        let settings = with_environment("DOCLOCK_AUTH__SECRET", "s3cret".repeat(6)).unwrap();
         assert!(!format!("{settings:?}").contains("s3cret"));
     }
 }

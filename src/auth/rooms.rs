@@ -1,13 +1,28 @@
 //! The rooms a token is good for.
 
-use crate::locking::names::RoomId;
+use crate::locking::names::{MAX_NAME_BYTES, RoomId};
+
+/// Each becomes a part of one SQL expression, whose depth databases limit.
+const MAX_GLOBS: usize = 200;
 
 /// `*` stands for any run of characters, `?` for one. None given: every room of the tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RoomGlobs(Option<Vec<String>>);
 
 impl RoomGlobs {
-    pub fn new(patterns: Option<Vec<String>>) -> Self {
+    /// None: every room.
+    pub fn parse(patterns: Option<Vec<String>>) -> Result<Self, &'static str> {
+        let all = patterns.as_deref().unwrap_or_default();
+        if all.len() > MAX_GLOBS {
+            return Err("names more than 200 rooms");
+        }
+        if all.iter().any(|glob| glob.len() > MAX_NAME_BYTES || glob.chars().any(char::is_control)) {
+            return Err("has a room of more than 200 bytes, or with control characters");
+        }
+        Ok(Self(patterns))
+    }
+
+    pub fn from_stored(patterns: Option<Vec<String>>) -> Self {
         Self(patterns)
     }
 
@@ -72,10 +87,10 @@ mod tests {
             ("Team", "team", false),
             ("", "a", false),
         ] {
-            let globs = RoomGlobs::new(Some(vec![glob.to_owned()]));
+            let globs = RoomGlobs::parse(Some(vec![glob.to_owned()])).unwrap();
             assert_eq!(globs.allow(&RoomId::parse(room).unwrap()), expected, "{glob} on {room}");
         }
         assert!(RoomGlobs::all().allow(&RoomId::parse("x").unwrap()));
-        assert!(!RoomGlobs::new(Some(Vec::new())).allow(&RoomId::parse("x").unwrap()));
+        assert!(!RoomGlobs::parse(Some(Vec::new())).unwrap().allow(&RoomId::parse("x").unwrap()));
     }
 }

@@ -66,7 +66,9 @@ fn whole_seconds<S: serde::Serializer>(seconds: &f64, serializer: S) -> Result<S
 }
 
 impl Claims {
+    /// Only what would be accepted, once its time has come.
     pub fn sign(&self, secret: &[u8]) -> Result<String, TokenError> {
+        caller(self.clone())?;
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), self, &EncodingKey::from_secret(secret))
             .map_err(|error| TokenError::Invalid(error.to_string()))
     }
@@ -194,7 +196,7 @@ fn caller(claims: Claims) -> Result<Caller, TokenError> {
         owner: OwnerId::parse(&claims.sub).map_err(|reason| invalid("sub", &reason))?,
         name: claims.name.as_deref().and_then(display_name),
         role: claims.role,
-        rooms: RoomGlobs::new(claims.rooms),
+        rooms: RoomGlobs::parse(claims.rooms).map_err(|reason| invalid("rooms", &reason))?,
         #[expect(clippy::cast_possible_truncation, reason = "beyond the range is as good as never")]
         expires_at: Timestamp::from_millis((claims.exp * 1000.0) as i64),
         may_take_over: claims.role == Role::Admin || claims.permissions.iter().any(|p| p == "takeover"),

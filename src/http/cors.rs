@@ -23,7 +23,7 @@ impl Origins {
         Self(Arc::new(if allowed.iter().any(|origin| origin == "*") {
             Rule::All
         } else if !allowed.is_empty() {
-            Rule::These(allowed.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect())
+            Rule::These(allowed.iter().map(|origin| origin.trim_end_matches('/').to_ascii_lowercase()).collect())
         } else if listen.ip().is_loopback() {
             Rule::Loopback
         } else {
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn given_origins_are_the_only_ones() {
         let listen = "127.0.0.1:8080".parse().unwrap();
-        let given = Origins::new(&["https://app.example/".to_owned()], listen);
+        let given = Origins::new(&["https://App.example/".to_owned()], listen);
         assert!(given.allow("https://app.example") && !given.allow("http://localhost:1"));
         assert!(Origins::new(&["*".to_owned()], listen).allow("https://any.example"));
     }

@@ -50,7 +50,8 @@ pub struct StreamParams {
 ///
 /// First `subscribed` (and `snapshot`, while there is `more`), then `DocumentLocked` and `DocumentUnlocked` as they are
 /// committed, and `ParticipantJoined` and `ParticipantLeft`. With `Last-Event-ID`, what was missed instead of a snapshot.
-#[utoipa::path(get, path = "/api/rooms/{room}/events", tag = "rooms", params(StreamParams),
+#[utoipa::path(get, path = "/api/rooms/{room}/events", tag = "rooms",
+    params(StreamParams, ("Last-Event-ID" = Option<String>, Header, description = "Of the last event that was heard.")),
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub async fn events(
     request: HttpRequest,

@@ -20,9 +20,23 @@ const MAX_BODY: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Fields<T>(pub T);
 
-/// The same for `sendBeacon`, which sends text as `text/plain`.
-#[derive(Debug)]
-pub struct BeaconFields<T>(pub T);
+/// The same for `sendBeacon`, which sends text as `text/plain`, and its token among the fields.
+pub struct Beacon(Vec<u8>);
+
+impl Beacon {
+    /// Whatever else is wrong with the fields.
+    pub fn access_token(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Token {
+            access_token: String,
+        }
+        serde_json::from_slice(&self.0).ok().map(|Token { access_token }| access_token)
+    }
+
+    pub fn fields<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        parse(&self.0)
+    }
+}
 
 impl<T: DeserializeOwned> FromRequest for Fields<T> {
     type Error = Problem;
@@ -40,13 +54,13 @@ impl<T: DeserializeOwned> FromRequest for Fields<T> {
     }
 }
 
-impl<T: DeserializeOwned> FromRequest for BeaconFields<T> {
+impl FromRequest for Beacon {
     type Error = Problem;
     type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
-        Box::pin(async move { parse(&read(&request, payload, &["application/json", "text/plain"]).await?).map(Self) })
+        Box::pin(async move { read(&request, payload, &["application/json", "text/plain"]).await.map(Self) })
     }
 }
 

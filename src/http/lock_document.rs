@@ -34,7 +34,6 @@ pub struct LockRequest {
     /// Take the lock from whoever has it: one's own always, others' with the permission.
     takeover: Option<bool>,
     /// With `takeover`: only from the holder of this token.
-    #[schema(minimum = 1)]
     expected_token: Option<i64>,
     /// How many may hold the document at once. 1 unless given.
     #[schema(minimum = 1, maximum = 1000)]

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     call::{self, Call, DocumentPath},
-    fields::BeaconFields,
+    fields::Beacon,
     problem::Problem,
     view::{DoneView, Timed},
 };
@@ -28,7 +28,8 @@ pub struct ReleaseRequest {
     #[schema(maximum = 10000)]
     linger_ms: Option<u32>,
     /// The token, where no header can be sent.
-    access_token: Option<String>,
+    #[serde(rename = "access_token")]
+    _access_token: Option<String>,
 }
 
 /// The token is never printed.
@@ -47,15 +48,14 @@ impl std::fmt::Debug for ReleaseRequest {
 pub async fn release(
     http: HttpRequest,
     name: DocumentPath,
-    fields: Result<BeaconFields<ReleaseRequest>, Problem>,
+    beacon: Result<Beacon, Problem>,
 ) -> Result<impl Responder, Problem> {
-    // Who calls may stand in the body; a body that cannot be read is told only to callers we know.
-    let token = fields.as_ref().ok().and_then(|BeaconFields(fields)| fields.access_token.as_deref());
-    let call = match token {
-        Some(token) => Call::of(&http, token)?,
+    // Who calls may stand in the body; what is wrong with a body is told only to callers we know.
+    let call = match beacon.as_ref().ok().and_then(Beacon::access_token) {
+        Some(token) => Call::of(&http, &token)?,
         None => Call::of(&http, call::bearer(http.headers())?)?,
     };
-    let BeaconFields(fields) = fields?;
+    let fields: ReleaseRequest = beacon?.fields()?;
     let linger_ms = fields.linger_ms.unwrap_or_default();
     if linger_ms > 10_000 {
         return Err(Problem::invalid("linger_ms", "must be 0 to 10000"));

@@ -17,7 +17,7 @@ use crate::{
     auth::{Role, RoomGlobs},
     locking::{
         Command, Extend, LockDocuments, Named, Unlock, Wanted,
-        names::{DocumentId, RequestId, SessionId},
+        names::{DocumentId, RequestId, RoomId, SessionId},
     },
     storage::queries::{LockCursor, LockFilter},
 };
@@ -79,9 +79,9 @@ pub fn encode_cursor(LockCursor { room, document, slot }: &LockCursor) -> String
 
 pub fn decode_cursor(text: &str) -> Result<LockCursor, Problem> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok();
-    let parts = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let parts: Option<(RoomId, DocumentId, i32)> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let (room, document, slot) = parts.ok_or_else(|| Problem::invalid("cursor", "is not one this server gave"))?;
-    Ok(LockCursor { room, document, slot })
+    Ok(LockCursor { room: room.to_string(), document: document.to_string(), slot })
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]

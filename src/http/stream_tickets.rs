@@ -120,7 +120,7 @@ impl Ticket {
             owner: self.owner,
             name: self.name,
             role: self.role,
-            rooms: RoomGlobs::new(self.may_see),
+            rooms: RoomGlobs::from_stored(self.may_see),
             may_take_over: self.may_take_over,
             expires_at: Timestamp::from_millis(self.token_ends_ms),
         }

@@ -177,7 +177,7 @@ pub struct FailedView {
 impl FailedView {
     fn new(failed: &Failed, caller: &Caller, now: Timestamp) -> Self {
         let (lock, is_you) = match &failed.refusal {
-            Refusal::Held { lock, is_you } => (Some(lock), Some(*is_you)),
+            Refusal::Held { lock, is_you, .. } => (Some(lock), Some(*is_you)),
             Refusal::NotOwner { lock } | Refusal::TakeOverForbidden { lock } => (Some(lock), None),
             Refusal::NotFound
             | Refusal::Ended(_)
@@ -198,7 +198,7 @@ impl FailedView {
 pub fn refusal(refusal: &Refusal, caller: &Caller, now: Timestamp) -> Problem {
     let holder = |lock: &Lock| lock.holder.name.as_deref().unwrap_or(lock.holder.owner.as_str()).to_owned();
     match refusal {
-        Refusal::Held { lock, is_you } => {
+        Refusal::Held { lock, is_you, free_at } => {
             let detail = if *is_you {
                 "You hold it yourself, in another session.".to_owned()
             } else {
@@ -207,7 +207,7 @@ pub fn refusal(refusal: &Refusal, caller: &Caller, now: Timestamp) -> Problem {
             Problem::new(Code::LockHeld, detail)
                 .with("lock", LockView::new(lock, caller, now))
                 .with("is_you", is_you)
-                .retry_after_ms(lock.expires_in_ms(now))
+                .retry_after_ms(free_at.millis_since(now).max(0))
         }
         Refusal::NotFound => Problem::new(Code::LockNotFound, "No lock of yours is or was here."),
         Refusal::NotOwner { lock } => Problem::new(Code::NotOwner, format!("{} holds it.", holder(lock)))

@@ -1,6 +1,6 @@
 //! What the caller is told.
 
-use super::{DocumentKey, EndReason, Lock};
+use super::{DocumentKey, EndReason, Lock, Timestamp};
 
 /// One entry per document of the command. Locking is all or nothing: then either list is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,15 +31,28 @@ pub struct Failed {
 /// A rule said no.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    Held { lock: Box<Lock>, is_you: bool },
+    /// Of several locks one is shown; the first of them ends at `free_at`, unless it is extended.
+    Held {
+        lock: Box<Lock>,
+        is_you: bool,
+        free_at: Timestamp,
+    },
     NotFound,
-    NotOwner { lock: Box<Lock> },
+    NotOwner {
+        lock: Box<Lock>,
+    },
     Ended(EndReason),
     Mismatch,
-    CapacityMismatch { in_force: u32 },
+    CapacityMismatch {
+        in_force: u32,
+    },
     RequestIdReused,
-    TakeOverForbidden { lock: Box<Lock> },
-    LimitReached { limit: u32 },
+    TakeOverForbidden {
+        lock: Box<Lock>,
+    },
+    LimitReached {
+        limit: u32,
+    },
 }
 
 impl Outcome {

@@ -1,8 +1,9 @@
 //! `/api/admin/…`: the lock table, force-unlock on the record, the audit trail, figures.
 
+use doclock::auth::{Claims, Role};
 use serde_json::{Value, json};
 
-use crate::support::{TestServer, reasons};
+use crate::support::{TestServer, claims, reasons};
 
 const LOCKS: &str = "/api/admin/locks";
 const EVENTS: &str = "/api/admin/events";
@@ -208,6 +209,8 @@ async fn stats_tell_how_busy_it_is_and_where() {
     assert_eq!((&hold["count"], &hold["p50"], &hold["max"]), (&json!(5), &json!(1000), &json!(9000)));
     assert_eq!(stats["wait_ms"], json!({"count": 0, "p50": null, "p95": null, "max": null}));
     assert_eq!(stats["contention"]["refused"], 3);
+    let elsewhere = server.caller(Claims { rooms: Some(vec!["cold".to_owned()]), ..claims("boss", Role::Admin) });
+    assert_eq!(elsewhere.get("/api/admin/stats").await.ok()["contention"]["refused"], 0);
     let hottest = json!([
         {"room": "cold", "document": "main", "grants": 3, "refused": 0},
         {"room": "hot", "document": "main", "grants": 3, "refused": 3},

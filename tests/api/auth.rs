@@ -149,6 +149,9 @@ async fn claims_that_do_not_fit_make_a_token_invalid() {
         with(&server, "tenant", json!("")),
         with(&server, "tenant", json!("..")),
         with(&server, "rooms", json!("room")),
+        with(&server, "rooms", json!(["a\0b"])),
+        with(&server, "rooms", json!(["x".repeat(201)])),
+        with(&server, "rooms", json!(vec!["x"; 201])),
         with(&server, "permissions", json!("takeover")),
         with(&server, "nbf", json!(server.seconds_from_now(10))),
     ] {
@@ -316,4 +319,15 @@ async fn an_admin_of_some_rooms_sees_and_ends_locks_of_those_only() {
     let all = json!({"filter": {"owner": "alice"}});
     assert_eq!(admin.post("/api/admin/locks/unlock", all).await.ok()["unlocked"], 3);
     assert_eq!(server.locks().await, [foreign]);
+}
+
+#[tokio::test]
+async fn a_token_may_name_200_rooms() {
+    let server = TestServer::start().await;
+    server.editor("alice").post("/api/documents/room-199/lock", json!({})).await.ok();
+    let rooms = (0..200).map(|index| format!("?oom-{index}*")).collect();
+    let admin = server.caller(Claims { rooms: Some(rooms), ..claims("boss", Role::Admin) });
+    assert_eq!(admin.get("/api/admin/locks").await.ok()["total"], 1);
+    assert_eq!(admin.get("/api/admin/events").await.ok()["items"].as_array().unwrap().len(), 1);
+    assert_eq!(admin.get("/api/admin/stats").await.ok()["locks"], 1);
 }

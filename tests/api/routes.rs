@@ -121,6 +121,14 @@ async fn a_page_says_goodbye_by_beacon() {
     let goodbye = json!({"lease_id": lock["lease_id"], "hold": 1});
     beacon(&server, None, goodbye.clone()).await.problem(401, "TOKEN_MISSING");
     beacon(&server, Some(&server.editor("bob")), goodbye.clone()).await.problem(403, "NOT_OWNER");
+    // Whom the token in it names is told what is wrong with the rest.
+    for (body, code) in [
+        (json!({"lease_id": lock["lease_id"], "hold": 1, "nonsense": 1}), "UNKNOWN_FIELD"),
+        (json!({"lease_id": lock["lease_id"], "hold": 1, "linger_ms": "x"}), "INVALID_FIELD"),
+        (json!({"lease_id": lock["lease_id"]}), "INVALID_FIELD"),
+    ] {
+        beacon(&server, Some(&alice), body).await.problem(422, code);
+    }
     let ended = beacon(&server, Some(&alice), goodbye.clone()).await.ok();
     assert_eq!((&ended["released"], &ended["fencing_token"]), (&json!(true), &json!(1)));
     assert_eq!(reasons(&server.events().await), ["released"]);

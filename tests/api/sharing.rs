@@ -219,3 +219,15 @@ async fn a_full_semaphore_loses_the_callers_own_or_the_oldest_lock_to_a_take_ove
     let tokens: Vec<_> = server.locks().await.iter().map(|lock| lock["fencing_token"].as_i64().unwrap()).collect();
     assert_eq!(tokens, [4, 3], "bob's 2 gave way to his 3, alice's 1 to root's 4");
 }
+
+#[tokio::test]
+async fn a_full_semaphore_says_when_its_first_place_is_free() {
+    let server = TestServer::start().await;
+    let alice = server.editor("alice");
+    alice.post(LOCK, json!({"capacity": 2, "ttl_seconds": 300})).await.ok();
+    server.editor("bob").post(LOCK, json!({"ttl_seconds": 3})).await.ok();
+    let held = alice.post(LOCK, json!({})).await.problem(409, "LOCK_HELD");
+    // Shown is one's own lock, which is not the one that ends first.
+    assert_eq!((&held["is_you"], &held["lock"]["expires_in_ms"]), (&json!(true), &json!(300_000)));
+    assert_eq!(held["retry_after_ms"], 3000);
+}

@@ -67,8 +67,10 @@ async fn in_an_empty_folder_it_makes_a_database_and_a_secret_and_prints_links_th
     let home = Home::with_own_secret();
     let process = home.start();
     let secret = home.path().join("data/doclock.secret");
-    assert!(home.database().exists());
-    assert_eq!(fs::metadata(secret).unwrap().permissions().mode() & 0o777, 0o600);
+    let log = home.path().join("data/doclock.db-wal");
+    for file in [secret, home.database(), log] {
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
+    }
 
     let tokens = printed_tokens(&process, 2).await;
     let [editor, admin] = tokens.try_into().unwrap();

@@ -1,6 +1,6 @@
 //! Backup, restore, and a new epoch after it.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use reqwest::Method;
 use serde_json::json;
@@ -54,7 +54,8 @@ fn a_backup_writes_over_nothing_and_needs_a_database() {
     let (code, _, error) = home.run(&["backup", "copy.db"]);
     assert_eq!((code, error.as_str()), (Some(1), "doclock: there is no database data/doclock.db\n"));
     home.start().stop();
-    backup(&home, "copy.db");
+    let copy = backup(&home, "copy.db");
+    assert_eq!(fs::metadata(copy).unwrap().permissions().mode() & 0o777, 0o600);
     let (code, _, error) = home.run(&["backup", "copy.db"]);
     assert_eq!((code, error.as_str()), (Some(1), "doclock: copy.db exists already\n"));
     let (code, _, error) = home.run(&["backup", "nowhere/copy.db"]);

@@ -189,8 +189,9 @@ fn victim<'s>(live: &[&'s Lock], command: &LockDocuments, takeover: TakeOver) ->
 /// Shows the caller its own lock if it has one here, else the one that ends first.
 fn held(live: &[&Lock], command: &LockDocuments) -> Refusal {
     let is_you = |lock: &Lock| lock.holder.owner == command.holder.owner;
-    match live.iter().min_by_key(|lock| (!is_you(lock), lock.expires_at, lock.fencing_token)) {
-        Some(lock) => Refusal::Held { lock: Box::new((*lock).clone()), is_you: is_you(lock) },
-        None => Refusal::NotFound,
+    let shown = live.iter().min_by_key(|lock| (!is_you(lock), lock.expires_at, lock.fencing_token));
+    match (shown, live.iter().map(|lock| lock.expires_at).min()) {
+        (Some(lock), Some(free_at)) => Refusal::Held { lock: Box::new((*lock).clone()), is_you: is_you(lock), free_at },
+        _ => Refusal::NotFound,
     }
 }

@@ -43,6 +43,8 @@ fn copy(database: &Path, partial: &Path) -> Result<(), BackupError> {
         }
         _ => {}
     }
+    let unwritable = |reason| BackupError::Write { path: partial.to_owned(), reason };
+    super::file::create_private(partial).map_err(unwritable)?;
     let failed = |reason| BackupError::Copy { path: database.to_owned(), reason };
     let connection = super::connect(database).map_err(failed)?;
     connection.execute("VACUUM INTO ?1", [partial.to_string_lossy()]).map_err(failed)?;

@@ -2,8 +2,9 @@
 //! the path sees that it has gone, or that another one has taken its place.
 
 use std::{
-    fs,
-    os::unix::fs::MetadataExt,
+    fs::{self, OpenOptions},
+    io,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -18,6 +19,15 @@ pub struct FileId(u64, u64);
 pub fn id(path: &Path) -> Option<FileId> {
     let metadata = fs::metadata(path).ok()?;
     Some(FileId(metadata.dev(), metadata.ino()))
+}
+
+/// An empty file that nobody else may read, for SQLite to fill: it holds what only owners and admins may see. The log beside
+/// it gets the same permissions. One that is there is left as it is.
+pub fn create_private(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Tells connections to the file that is there from those to one that was.

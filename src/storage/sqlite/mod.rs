@@ -55,8 +55,9 @@ pub(super) async fn open(path: &Path) -> Result<(DatabaseConnection, File), Open
     let in_use = claim(path)?;
     let failed = |reason: &dyn std::fmt::Display| OpenError::Open { path: path.to_owned(), reason: reason.to_string() };
     check(path).map_err(|error| failed(&error))?;
+    file::create_private(path).map_err(|reason| OpenError::Create { path: path.to_owned(), reason })?;
     let options = SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT);
-    let create = options.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
+    let create = options.clone().journal_mode(SqliteJournalMode::Wal);
     let setup = connector(pool(1).connect_lazy_with(create));
     Migrator::up(&setup, None).await.map_err(|error| failed(&error))?;
     setup.close().await.map_err(|error| failed(&error))?;
