@@ -131,27 +131,23 @@ impl App {
         let (committer, committer_ended) = Committer::start(writers, &metrics, &contention, &announcer)?;
         life::beat(&committer).await;
 
-        let queries = storage.queries.clone();
+        let own = storage.own.clone();
         let mut workers = JoinSet::new();
         let looks = !options.without_workers;
         let tail = storage.shared().map(|options| Tail::start(&options, settings.database.notify, looks, &mut workers));
-        let head = queries.head().await?;
+        let head = own.head().await?;
         let (publisher, hub) = Publisher::new(
             unstarted,
             head,
-            queries.clone(),
+            own.clone(),
             tail,
             clock.clone(),
             frames::ENCODERS,
             metrics.subscriptions.clone(),
         );
         workers.spawn(publisher.run());
-        let expiry = Expiry {
-            committer: committer.clone(),
-            queries: queries.clone(),
-            life: Arc::clone(&life),
-            clock: clock.clone(),
-        };
+        let expiry =
+            Expiry { committer: committer.clone(), queries: own, life: Arc::clone(&life), clock: clock.clone() };
         let soft_state = storage.soft_state();
         let sweeper = Sweeper { expiry: expiry.clone(), metrics: Arc::clone(&metrics), soft_state: soft_state.clone() };
         let scheduler = jobs::start(sweeper.clone(), &settings.jobs.sweep, !options.without_workers).await?;
@@ -168,7 +164,7 @@ impl App {
         let drain_for = Duration::from_secs(settings.server.drain_seconds.into());
         let api = web::Data::new(Api {
             committer,
-            queries,
+            queries: storage.queries.clone(),
             life,
             keys,
             metrics: Arc::clone(&metrics),

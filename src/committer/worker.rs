@@ -102,10 +102,12 @@ impl Worker {
 
 /// Locks that live on, past what the room was told.
 fn extensions(commands: &[Command], outcomes: &[Outcome]) -> Vec<Extension> {
-    let live = |done: &Done| match done {
-        Done::Live { lock, .. } => Some(Extension(lock.clone())),
-        Done::Ended { .. } => None,
-    };
-    let extends = commands.iter().zip(outcomes).filter(|(command, _)| matches!(command, Command::Extend(_)));
-    extends.flat_map(|(_, outcome)| outcome.done.iter().filter_map(live)).collect()
+    let all = commands.iter().zip(outcomes).flat_map(|(command, outcome)| {
+        let is_heartbeat = matches!(command, Command::Extend(_));
+        outcome.done.iter().filter_map(move |done| match done {
+            Done::Live { lock, resumed } if is_heartbeat || *resumed => Some(Extension(lock.clone())),
+            Done::Live { .. } | Done::Ended { .. } => None,
+        })
+    });
+    all.collect()
 }

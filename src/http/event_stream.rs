@@ -16,6 +16,7 @@ use actix_web::{
 };
 use bytes::Bytes;
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 use utoipa::IntoParams;
 
 use super::{
@@ -25,9 +26,9 @@ use super::{
     problem::{Code, Problem},
 };
 use crate::{
-    auth::{Caller, Role},
-    hub::{Outbox, Scope, Wire},
-    locking::names::RoomId,
+    auth::{Caller, Role, TokenError},
+    hub::{Outbox, Wire},
+    storage::tail::Start,
     ws::{
         Place,
         join::{Asks, Newcomer},
@@ -63,6 +64,9 @@ pub async fn events(
         Some(ticket) => api.live.tickets.redeem(ticket, &room, api.clock.now()).await?,
         None => (*Call::of(&request, call::bearer(request.headers())?)?.caller).clone(),
     };
+    if caller.expires_at <= api.clock.wall() {
+        return Err(TokenError::Expired.into());
+    }
     caller.require_in(Role::Viewer, &room)?;
     if api.draining.load(Ordering::Acquire) {
         return Err(Problem::new(Code::Draining, "The server is stopping.").retry_after_ms(1000));
@@ -72,55 +76,58 @@ pub async fn events(
     if request.method() == Method::HEAD {
         return Ok(answer.finish());
     }
-    let place = enter(&api, &request, &caller)?;
-    let last = request.headers().get("last-event-id").and_then(|id| wire::event_id(id.to_str().ok()?));
+    let (place, turns) = enter(&api, &request, &caller)?;
+    let after = request.headers().get("last-event-id").and_then(|id| wire::event_id(id.to_str().ok()?));
+    let asks = Asks { room, after, extensions: false, id: None };
     let outbox = Outbox::streaming(Bytes::new(), false);
-    let stream = Stream { api, caller, room, outbox: Arc::clone(&outbox), _place: place };
-    rt::spawn(stream.run(last));
-    Ok(answer.insert_header((header::CACHE_CONTROL, "no-store")).body(outbox.body()))
+    let body = outbox.body();
+    let newcomer = Newcomer { api, caller: Arc::new(caller), outbox, wire: Wire::EventStream, turns };
+    // What cannot be read is told while there is a status to tell it by.
+    let start = newcomer.start(&asks).await?;
+    rt::spawn(Stream { newcomer, _place: place }.run(asks, start));
+    Ok(answer.insert_header((header::CACHE_CONTROL, "no-store")).body(body))
 }
 
-fn enter(api: &web::Data<Api>, request: &HttpRequest, caller: &Caller) -> Result<Place, Problem> {
+fn enter(api: &web::Data<Api>, request: &HttpRequest, caller: &Caller) -> Result<(Place, Arc<Semaphore>), Problem> {
     let too_many = |_| Problem::new(Code::LimitReached, "There are as many streams and sockets as may be.");
     let (mut place, fits) = api.live.sockets.enter(api.proxies.client(request));
     fits.map_err(too_many)?;
-    place.belongs_to(caller).map_err(too_many)?;
-    Ok(place)
+    let turns = place.belongs_to(caller).map_err(too_many)?;
+    Ok((place, turns))
 }
 
 struct Stream {
-    api: web::Data<Api>,
-    caller: Caller,
-    room: RoomId,
-    outbox: Arc<Outbox>,
+    newcomer: Newcomer,
     _place: Place,
 }
 
 impl Stream {
     /// Until the reader is gone or too slow, its token ends, or the server stops.
-    async fn run(self, last: Option<crate::storage::tail::Head>) {
-        let newcomer = Newcomer { api: &self.api, caller: &self.caller, outbox: &self.outbox, wire: Wire::EventStream };
-        let asks = Asks { room: &self.room, after: last, extensions: false, id: None };
-        if let Ok((member, _present)) = newcomer.join(&asks).await {
-            let clock = &self.api.clock;
-            let left_ms = self.caller.expires_at.millis_since(clock.wall());
-            let mut drain = self.api.live.drain.subscribe();
-            tokio::select! {
-                () = self.outbox.stopped() => {}
-                () = self.keep_alive() => {}
-                () = clock.sleep_until(clock.now().plus_millis(left_ms)) => {}
-                _ = drain.wait_for(Option::is_some) => {}
+    async fn run(self, asks: Asks, start: Start) {
+        let Newcomer { api, caller, outbox, .. } = &self.newcomer;
+        let left_ms = caller.expires_at.millis_since(api.clock.wall());
+        let mut drain = api.live.drain.subscribe();
+        let heard = async {
+            if let Ok(_member) = self.newcomer.join(&asks, start).await {
+                tokio::select! {
+                    () = outbox.stopped() => {}
+                    () = self.keep_alive() => {}
+                }
             }
-            self.api.live.hub.leave(&self.caller.tenant, Scope::Room(self.room.clone()), member.id);
+        };
+        tokio::select! {
+            () = heard => {}
+            () = api.clock.sleep_until(api.clock.now().plus_millis(left_ms)) => {}
+            _ = drain.wait_for(Option::is_some) => {}
         }
-        self.outbox.end();
+        outbox.end();
     }
 
     /// A comment now and then, for proxies that end what is silent.
     async fn keep_alive(&self) {
         loop {
-            self.api.clock.sleep(KEEP_ALIVE).await;
-            if self.outbox.push(Bytes::from_static(b":\n\n")).is_err() {
+            self.newcomer.api.clock.sleep(KEEP_ALIVE).await;
+            if self.newcomer.outbox.push(Bytes::from_static(b":\n\n")).is_err() {
                 return;
             }
         }

@@ -74,7 +74,7 @@ catalogue! {
     UnknownField "UNKNOWN_FIELD" UNPROCESSABLE_ENTITY false "There is no such field",
     RequestIdReused "REQUEST_ID_REUSED" UNPROCESSABLE_ENTITY false "Another request has used this request id",
     RateLimited "RATE_LIMITED" TOO_MANY_REQUESTS true "Too many requests",
-    LimitReached "LIMIT_REACHED" TOO_MANY_REQUESTS true "You hold as many locks as you may",
+    LimitReached "LIMIT_REACHED" TOO_MANY_REQUESTS true "There are as many as you may have",
     OutcomeUnknown "OUTCOME_UNKNOWN" SERVICE_UNAVAILABLE true "The database did not answer",
     Overloaded "OVERLOADED" SERVICE_UNAVAILABLE true "The server has too much to do",
     Draining "DRAINING" SERVICE_UNAVAILABLE true "The server is stopping",

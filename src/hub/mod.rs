@@ -38,12 +38,12 @@ pub use presence::{Change, Elsewhere, LISTED, Participant, Participants, Presenc
 pub use present::{Present, Which};
 pub use publisher::{Announcer, Encoders, Extension, Publisher};
 
-/// One subscriber of one or more rooms.
-pub type SubscriberId = u64;
+type SubscriberId = u64;
 
 #[derive(Debug)]
 pub struct Subscriber {
-    pub id: SubscriberId,
+    /// Of each place it takes.
+    id: SubscriberId,
     pub outbox: Arc<Outbox>,
     pub owner: OwnerId,
     pub is_admin: bool,
@@ -55,9 +55,9 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    pub fn new(id: SubscriberId, outbox: Arc<Outbox>, caller: &Caller, wire: Wire) -> Self {
+    pub fn new(outbox: Arc<Outbox>, caller: &Caller, wire: Wire, after: i64, extensions: bool) -> Self {
         let (owner, is_admin) = (caller.owner.clone(), caller.role == Role::Admin);
-        Self { id, outbox, owner, is_admin, wire, after: 0, extensions: false }
+        Self { id: 0, outbox, owner, is_admin, wire, after, extensions }
     }
 }
 
@@ -72,11 +72,34 @@ pub enum Scope {
 pub type Place = (Scope, Subscriber);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Joined {
-    /// From the sequence on that it knows.
+enum Joined {
     Live,
+    TooOld,
+}
+
+#[derive(Debug)]
+pub enum Entered {
+    /// From the sequence on that it knows, as long as it keeps these.
+    Live(Vec<Seat>),
     /// What it knows is too long ago, or its outbox has no room for what came since.
     TooOld,
+}
+
+/// A place in the lists: who drops it hears nothing any more, once that has settled.
+#[derive(Debug)]
+pub struct Seat {
+    hub: Hub,
+    tenant: TenantId,
+    scope: Scope,
+    id: SubscriberId,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let Self { hub, tenant, scope, id } = self;
+        // If it cannot be sent, there is nothing to leave.
+        let _ = hub.0.requests.send(Request::Leave { tenant: tenant.clone(), scope: scope.clone(), id: *id });
+    }
 }
 
 #[derive(Debug)]
@@ -135,15 +158,20 @@ impl Hub {
         self.0.watermark.load(Ordering::Acquire)
     }
 
-    pub fn next_id(&self) -> SubscriberId {
-        self.0.next_id.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The places of one outbox. Answers nothing if the publisher has ended.
-    pub async fn join(&self, tenant: &TenantId, places: Vec<Place>, told: Option<Participants>) -> Option<Joined> {
+    /// The places of one outbox; seats come in their order. Answers nothing if the publisher has ended.
+    pub async fn join(&self, tenant: &TenantId, mut places: Vec<Place>, told: Option<Participants>) -> Option<Entered> {
         let (reply, joined) = oneshot::channel();
+        // Before they are taken: should nobody wait for the answer, they are left again.
+        let seats = places.iter_mut().map(|(scope, subscriber)| {
+            subscriber.id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
+            Seat { hub: self.clone(), tenant: tenant.clone(), scope: scope.clone(), id: subscriber.id }
+        });
+        let seats = seats.collect();
         self.0.requests.send(Request::Join { tenant: tenant.clone(), places, told, reply }).ok()?;
-        joined.await.ok()
+        Some(match joined.await.ok()? {
+            Joined::Live => Entered::Live(seats),
+            Joined::TooOld => Entered::TooOld,
+        })
     }
 
     /// Whoever has left hears nothing any more.
@@ -152,10 +180,5 @@ impl Hub {
         if self.0.requests.send(Request::Settle(reply)).is_ok() {
             let _ = settled.await;
         }
-    }
-
-    pub fn leave(&self, tenant: &TenantId, scope: Scope, id: SubscriberId) {
-        // If it cannot be sent, there is nothing to leave.
-        let _ = self.0.requests.send(Request::Leave { tenant: tenant.clone(), scope, id });
     }
 }

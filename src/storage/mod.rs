@@ -80,10 +80,18 @@ pub enum OpenError {
     Postgres(String),
 }
 
+/// To read with: for those who ask, and for the server's own work.
+struct Pools {
+    reads: DatabaseConnection,
+    own: DatabaseConnection,
+}
+
 /// An opened database: how to read it, how to write it, and how far its time has come.
 #[derive(Debug)]
 pub struct Storage {
     pub queries: Queries,
+    /// For the server's own work, which does not wait for what others read.
+    pub own: Queries,
     /// No moment before it may be told: the last sign of life, or the last event.
     pub latest: Timestamp,
     home: Home,
@@ -114,18 +122,18 @@ impl Storage {
     }
 
     async fn open_sqlite(path: &Path) -> Result<Self, OpenError> {
-        let (reads, in_use) = sqlite::open(path).await?;
+        let (Pools { reads, own }, in_use) = sqlite::open(path).await?;
         let open = |error: DbErr| OpenError::Open { path: path.to_owned(), reason: error.to_string() };
         let latest = latest(&reads).await.map_err(open)?;
         let home = Home::Sqlite { path: path.to_owned(), _in_use: in_use };
-        Ok(Self { queries: Queries::new(reads), latest, home })
+        Ok(Self { queries: Queries::new(reads), own: Queries::new(own), latest, home })
     }
 
     async fn open_postgres(url: &str) -> Result<Self, DbErr> {
-        let (reads, options, now) = postgres::open(url).await?;
+        let (Pools { reads, own }, options, now) = postgres::open(url).await?;
         let latest = latest(&reads).await?;
         let home = Home::Postgres { options: Box::new(options), now: now.max(latest) };
-        Ok(Self { queries: Queries::new(reads), latest, home })
+        Ok(Self { queries: Queries::new(reads), own: Queries::new(own), latest, home })
     }
 
     /// The time this database goes by.
@@ -197,4 +205,20 @@ async fn latest(reads: &DatabaseConnection) -> Result<Timestamp, DbErr> {
     let alive = server_life::Entity::find().one(reads).await?.map_or(0, |life| life.last_alive);
     let last_event = event::Entity::find().order_by_desc(event::Column::Sequence).one(reads).await?;
     Ok(Timestamp::from_millis(alive.max(last_event.map_or(0, |event| event.at))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_servers_own_reads_wait_for_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage::open(&DatabaseUrl::Sqlite(folder.path().join("doclock.db"))).await.unwrap();
+        let mut others = Vec::new();
+        for _ in 0..sqlite::READERS {
+            others.push(storage.queries.snapshot().await.unwrap());
+        }
+        assert_eq!(storage.own.head().await.unwrap().sequence, 0);
+    }
 }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use sea_orm::{
-    AccessMode, ColumnTrait, Condition, DatabaseConnection, DbBackend, DbErr, EntityTrait, IsolationLevel,
-    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
+    AccessMode, ColumnTrait, Condition, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, EntityTrait,
+    IsolationLevel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
     sea_query::{BinOper, Expr, ExprTrait},
 };
 use uuid::Uuid;
@@ -248,12 +248,18 @@ impl Queries {
         self.reads.get_database_backend()
     }
 
-    pub(super) async fn snapshot(&self) -> Result<sea_orm::DatabaseTransaction, DbErr> {
-        // A transaction of SQLite sees one moment by itself, and has no such settings.
-        if self.backend() == DbBackend::Sqlite {
-            return in_time(self.reads.begin()).await;
-        }
-        in_time(self.reads.begin_with_config(Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly))).await
+    /// Whoever asked may go away meanwhile. To begin is then finished without it: a connection that went back in the middle
+    /// of it would fail whoever gets it next. Once begun, a transaction that is dropped is rolled back.
+    pub(super) async fn snapshot(&self) -> Result<DatabaseTransaction, DbErr> {
+        let reads = self.reads.clone();
+        let begun = tokio::spawn(async move {
+            // A transaction of SQLite sees one moment by itself, and has no such settings.
+            if reads.get_database_backend() == DbBackend::Sqlite {
+                return reads.begin().await;
+            }
+            reads.begin_with_config(Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly)).await
+        });
+        in_time(async { begun.await.unwrap_or_else(|error| Err(DbErr::Custom(error.to_string()))) }).await
     }
 }
 

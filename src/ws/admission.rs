@@ -8,12 +8,16 @@ use std::{
 };
 
 use prometheus::IntGauge;
+use tokio::sync::Semaphore;
 
 use crate::{
     auth::Caller,
     locking::names::{OwnerId, TenantId},
     settings::Limits,
 };
+
+/// So many joins of one owner read the database at a time: whoever subscribes in a loop waits for itself.
+const READS_AT_ONCE: usize = 2;
 
 /// Limits are those of the settings; 0: none.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ struct Counts {
     all: usize,
     owners: HashMap<(TenantId, OwnerId), u32>,
     addresses: HashMap<IpAddr, u32>,
+    /// Of owners that have sockets.
+    turns: HashMap<(TenantId, OwnerId), Arc<Semaphore>>,
 }
 
 /// Held by a socket as long as it lives.
@@ -67,12 +73,14 @@ impl Sockets {
 }
 
 impl Place {
-    /// Once it is known whose socket it is.
-    pub fn belongs_to(&mut self, caller: &Caller) -> Result<(), TooMany> {
+    /// Once it is known whose socket it is: answers whose turn it is to read.
+    pub fn belongs_to(&mut self, caller: &Caller) -> Result<Arc<Semaphore>, TooMany> {
         let owner = (caller.tenant.clone(), caller.owner.clone());
-        one_more(&mut self.sockets.counts().owners, owner.clone(), self.sockets.per_owner)?;
+        let mut counts = self.sockets.counts();
+        one_more(&mut counts.owners, owner.clone(), self.sockets.per_owner)?;
+        let turns = counts.turns.entry(owner.clone()).or_insert_with(|| Arc::new(Semaphore::new(READS_AT_ONCE)));
         self.owner = Some(owner);
-        Ok(())
+        Ok(Arc::clone(turns))
     }
 }
 
@@ -86,6 +94,9 @@ impl Drop for Place {
         }
         if let Some(owner) = &self.owner {
             one_less(&mut counts.owners, owner);
+            if !counts.owners.contains_key(owner) {
+                counts.turns.remove(owner);
+            }
         }
     }
 }

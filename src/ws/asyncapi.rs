@@ -133,7 +133,7 @@ fn page(kind: &'static str, lock: &Value) -> Value {
             ("sequence", ALWAYS, number()),
             ("recovered", ALWAYS, flag()),
             ("server_time", ALWAYS, time()),
-            ("participants", ALWAYS, json!({"type": "array", "items": participant(), "maxItems": LISTED})),
+            ("participants", ALWAYS, json!({"type": "array", "items": participant(), "maxItems": LISTED + 1})),
         ]);
     }
     object(Some(kind), fields)

@@ -103,8 +103,8 @@ impl Opening {
         let outbox = Outbox::writing(Arc::clone(&connection), wire::close(Close::TooSlow, "too slow"), recovers);
         // It has just been made: it is open.
         let _ = outbox.push_page(Bytes::copy_from_slice(answer));
-        let socket = Socket::new(self.api, outbox, Reader::new(connection, received), self.place);
-        rt::spawn(socket.run(self.token, self.hears, self.fits));
+        let socket = Socket::new(self.api, outbox, Reader::new(connection, received), self.place, self.hears);
+        rt::spawn(socket.run(self.token, self.fits));
     }
 }
 

@@ -91,7 +91,10 @@ impl Decoder {
         match header.opcode {
             PING => Ok(Some(Incoming::Ping(payload.into()))),
             PONG => Ok(Some(Incoming::Pong(payload.into()))),
-            CLOSE => Ok(Some(Incoming::Close)),
+            CLOSE => {
+                check_close(&payload)?;
+                Ok(Some(Incoming::Close))
+            }
             _ => {
                 let message = match self.message.take() {
                     Some(mut message) => {
@@ -108,6 +111,18 @@ impl Decoder {
                 Ok(Some(Incoming::Text(text)))
             }
         }
+    }
+}
+
+/// Nothing, or a code that may be sent and a reason.
+fn check_close(payload: &[u8]) -> Result<(), Broken> {
+    match payload.split_first_chunk() {
+        None if payload.is_empty() => Ok(()),
+        Some((code, reason)) if str::from_utf8(reason).is_ok() => match u16::from_be_bytes(*code) {
+            1000..=1003 | 1007..=1014 | 3000..=4999 => Ok(()),
+            _ => Err(Broken::Bad("a close code that may not be sent")),
+        },
+        _ => Err(Broken::Bad("a close frame without code, or whose reason is not UTF-8")),
     }
 }
 
@@ -181,6 +196,13 @@ mod tests {
     }
 
     #[test]
+    fn a_close_may_have_a_code_and_a_reason() {
+        for payload in [&b""[..], &[0x03, 0xE8], b"\x0B\xB8bye", b"\x13\x87"] {
+            assert_eq!(all(&masked(0x88, payload), 1), Ok(vec![Incoming::Close]), "{payload:?}");
+        }
+    }
+
+    #[test]
     fn a_declared_length_is_refused_before_anything_comes() {
         assert_eq!(all(&[0x81, 0xFF, 0, 0, 1, 0, 0, 0, 0, 0], 1), Err(Broken::TooBig));
         assert_eq!(all(&[0x81, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], 1), Err(Broken::TooBig));
@@ -207,6 +229,10 @@ mod tests {
             masked(0x09, b"ping cut up"),
             vec![0x81, 0x01, b'x'],
             masked(0x81, &[0xFF, 0xFE]),
+            masked(0x88, b"x"),
+            masked(0x88, &[0x03, 0xE7]),
+            masked(0x88, &[0x03, 0xED]),
+            masked(0x88, &[0x03, 0xE8, 0xFF]),
             [masked(0x01, b"a"), masked(0x81, b"b")].concat(),
         ] {
             assert!(matches!(all(&bytes, 7), Err(Broken::Bad(_))), "{bytes:?}");

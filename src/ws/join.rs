@@ -8,7 +8,9 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use actix_web::web;
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 
 use super::{
     frames::{self, Id, Opening, Page},
@@ -17,9 +19,9 @@ use super::{
 use crate::{
     auth::{Caller, Role},
     http::{Api, problem::Problem, view::LockView},
-    hub::{Joined, LISTED, Outbox, Participant, Participants, Present, Refused, Scope, Subscriber, SubscriberId, Wire},
+    hub::{Entered, Outbox, Participant, Participants, Present, Refused, Scope, Seat, Subscriber, Wire},
     locking::{Event, names::RoomId},
-    storage::tail::{Head, Sequenced, Told},
+    storage::tail::{Head, Sequenced, Start, Told},
 };
 
 /// A page ends with the item that makes it this large.
@@ -28,49 +30,51 @@ const PAGE_EVENTS: u64 = 200;
 /// Who does not take a page for so long is too slow.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub struct Newcomer<'a> {
-    pub api: &'a Api,
-    pub caller: &'a Caller,
-    pub outbox: &'a Arc<Outbox>,
+/// Who wants to hear, by which outbox.
+#[derive(Clone)]
+pub struct Newcomer {
+    pub api: web::Data<Api>,
+    pub caller: Arc<Caller>,
+    pub outbox: Arc<Outbox>,
     pub wire: Wire,
+    /// Its owner's turns to read.
+    pub turns: Arc<Semaphore>,
 }
 
 /// What it asks for.
-pub struct Asks<'a> {
-    pub room: &'a RoomId,
+pub struct Asks {
+    pub room: RoomId,
     pub after: Option<Head>,
     pub extensions: bool,
-    pub id: Option<&'a Id>,
+    pub id: Option<Id>,
 }
 
-/// Its place in a room.
-#[derive(Debug, Clone, Copy)]
+/// What it knows of a room, and its place in it.
+#[derive(Debug, Default)]
 pub struct Member {
-    pub id: SubscriberId,
     /// Up to where it knew the room when it got its place.
     known: i64,
-    /// Not if its outbox was full: it is told nothing after what it knows.
-    is_live: bool,
-    pub extensions: bool,
+    /// None if its outbox was full: it is told nothing after what it knows.
+    seat: Option<Seat>,
+    extensions: bool,
 }
 
 impl Member {
-    fn new(known: i64, extensions: bool) -> Self {
-        Self { id: 0, known, is_live: false, extensions }
-    }
-
-    /// It has left its place, with an outbox that has taken nothing from this sequence on.
+    /// It leaves its place, with an outbox that has taken nothing from this sequence on.
     pub fn leave(&mut self, from: i64) {
-        if self.is_live {
+        if self.seat.take().is_some() {
             self.known = self.known.max(from - 1);
-            self.is_live = false;
         }
     }
 }
 
-/// Why it did not get in.
+/// The rooms of one outbox.
+pub type Members = HashMap<RoomId, Member>;
+
+/// Why it cannot go on.
 #[derive(Debug)]
 pub enum Stopped {
+    /// The log cannot be read.
     Problem(Problem),
     /// Its outbox is closed.
     Gone,
@@ -84,56 +88,56 @@ impl From<Refused> for Stopped {
     }
 }
 
-impl Newcomer<'_> {
-    /// It is there as long as it holds what comes with its place.
-    pub async fn join(&self, asks: &Asks<'_>) -> Result<(Member, Present), Stopped> {
-        let problem = |error| Stopped::Problem(Problem::from(error));
-        let start = self.api.queries.start(&self.caller.tenant, asks.room, asks.after).await.map_err(problem)?;
-        let (present, listed) = self.api.live.hub.arrive(self.caller, asks.room).await.ok_or(Stopped::Gone)?;
+impl Newcomer {
+    /// What it will be told first. Until then nothing has happened that it could hear of.
+    pub async fn start(&self, asks: &Asks) -> Result<Start, Problem> {
+        let _turn = self.turns.acquire().await;
+        Ok(self.api.queries.start(&self.caller.tenant, &asks.room, asks.after).await?)
+    }
+
+    /// It is there as long as it holds what it gets.
+    pub async fn join(&self, asks: &Asks, start: Start) -> Result<(Member, Present), Stopped> {
+        let (present, listed) = self.api.live.hub.arrive(&self.caller, &asks.room).await.ok_or(Stopped::Gone)?;
         self.tell(asks, start.head, &start.told, &listed).await?;
-        let mut member = Member::new(start.head.sequence, asks.extensions);
-        self.go_on([(asks.room, &mut member)].into(), Some(listed)).await?;
-        Ok((member, present))
+        let member = Member { known: start.head.sequence, seat: None, extensions: asks.extensions };
+        let mut members = Members::from([(asks.room.clone(), member)]);
+        self.go_on(&mut members, Some(listed)).await?;
+        Ok((members.remove(&asks.room).unwrap_or_default(), present))
     }
 
     /// From what its members know on, with neither snapshot nor gap: by the log, over all rooms in its order, until the
     /// hub can go on with all of them at once; and if it was told who is in its only room, from there on.
-    pub async fn go_on(
-        &self,
-        mut members: HashMap<&RoomId, &mut Member>,
-        listed: Option<Participants>,
-    ) -> Result<(), Stopped> {
+    pub async fn go_on(&self, members: &mut Members, listed: Option<Participants>) -> Result<(), Stopped> {
         let hub = &self.api.live.hub;
         loop {
-            let places = members.iter_mut().map(|(room, member)| {
-                member.id = hub.next_id();
-                (Scope::Room((*room).clone()), self.subscriber(member))
-            });
+            let places = members.iter().map(|(room, member)| (Scope::Room(room.clone()), self.subscriber(member)));
             match hub.join(&self.caller.tenant, places.collect(), listed.clone()).await {
-                Some(Joined::Live) => {
-                    for member in members.values_mut() {
-                        member.is_live = true;
+                Some(Entered::Live(seats)) => {
+                    for (member, seat) in members.values_mut().zip(seats) {
+                        member.seat = Some(seat);
                     }
                     return Ok(());
                 }
                 // It has to be emptied first.
-                Some(Joined::TooOld) if self.outbox.full_from().is_some() => return Ok(()),
-                Some(Joined::TooOld) => self.read_on(&mut members).await?,
+                Some(Entered::TooOld) if self.outbox.full_from().is_some() => return Ok(()),
+                Some(Entered::TooOld) => self.read_on(members).await?,
                 None => return Err(Stopped::Gone),
             }
         }
     }
 
     fn subscriber(&self, member: &Member) -> Subscriber {
-        let (after, extensions) = (member.known, member.extensions);
-        Subscriber { after, extensions, ..Subscriber::new(member.id, Arc::clone(self.outbox), self.caller, self.wire) }
+        let Member { known, extensions, .. } = *member;
+        Subscriber::new(Arc::clone(&self.outbox), &self.caller, self.wire, known, extensions)
     }
 
     /// What happened since, by the log.
-    async fn read_on(&self, members: &mut HashMap<&RoomId, &mut Member>) -> Result<(), Stopped> {
+    async fn read_on(&self, members: &mut Members) -> Result<(), Stopped> {
         let after = members.values().map(|member| member.known).min().unwrap_or_default();
-        let rooms: Vec<_> = members.keys().copied().collect();
+        let rooms: Vec<_> = members.keys().collect();
+        let turn = self.turns.acquire().await;
         let read = self.api.queries.rooms_after(&self.caller.tenant, &rooms, after, PAGE_EVENTS).await;
+        drop(turn);
         let (events, head) = read.map_err(|error| Stopped::Problem(error.into()))?;
         let is_new = |(sequence, event): &&Sequenced| {
             members.get(&event.lock.key.room).is_some_and(|member| *sequence > member.known)
@@ -154,12 +158,12 @@ impl Newcomer<'_> {
         Ok(())
     }
 
-    async fn tell(&self, asks: &Asks<'_>, head: Head, told: &Told, listed: &Participants) -> Result<(), Stopped> {
+    async fn tell(&self, asks: &Asks, head: Head, told: &Told, listed: &Participants) -> Result<(), Stopped> {
         let now = self.api.clock.now();
         let raw = |json: String| RawValue::from_string(json).unwrap_or_default();
         let (items, recovered): (Vec<_>, _) = match told {
             Told::Locks(locks) => {
-                let view = |lock| raw(frames::json(&LockView::new(lock, self.caller, now)));
+                let view = |lock| raw(frames::json(&LockView::new(lock, &self.caller, now)));
                 (locks.iter().map(view).collect(), false)
             }
             Told::Missed(events) => {
@@ -185,7 +189,7 @@ impl Newcomer<'_> {
 
     fn page(
         &self,
-        asks: &Asks<'_>,
+        asks: &Asks,
         opening: Opening,
         participants: Option<&[Participant]>,
         items: &[Box<RawValue>],
@@ -195,7 +199,7 @@ impl Newcomer<'_> {
         let r#type = if is_first { "subscribed" } else { "snapshot" };
         let page = Page {
             r#type,
-            id: asks.id.filter(|_| is_first),
+            id: asks.id.as_ref().filter(|_| is_first),
             room: asks.room.as_str(),
             opening: is_first.then_some(opening),
             locks: (!opening.recovered).then_some(items),
@@ -210,10 +214,9 @@ impl Newcomer<'_> {
 
     /// A full room may not list the newcomer, who is there all the same.
     fn with_itself(&self, listed: &Participants) -> Vec<Participant> {
-        let Caller { owner, name, .. } = self.caller;
+        let Caller { owner, name, .. } = &*self.caller;
         let mut participants = listed.to_vec();
         if participants.binary_search_by(|other| other.owner_id.cmp(owner)).is_err() {
-            participants.truncate(LISTED - 1);
             let place = participants.partition_point(|other| other.owner_id < *owner);
             participants.insert(place, Participant { owner_id: owner.clone(), name: name.clone() });
         }

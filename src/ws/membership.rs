@@ -3,30 +3,31 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::Number;
 use uuid::Uuid;
 
 use super::{
     Close,
     frames::{self, Asked, Room},
-    join::{Asks, Newcomer, Stopped},
-    socket::{End, Socket, Step},
+    join::{Asks, Member, Members, Newcomer},
+    socket::{Done, End, Known, Socket, Step},
     wire,
 };
 use crate::{
-    auth::{Caller, Role},
+    auth::Role,
     http::{
         fields,
         problem::{Code, Problem},
     },
-    hub::{Joined, Scope, Subscriber, Wire},
+    hub::{Entered, Present, Scope, Subscriber, Wire},
     locking::names::RoomId,
     storage::tail::Head,
 };
 
 impl Socket {
-    pub(super) async fn hear_everything(&mut self, caller: &Caller) -> Step {
-        let hub = &self.api.live.hub;
-        let (id, after) = (hub.next_id(), hub.watermark());
+    pub(super) fn hear_everything(&mut self, Known { caller, .. }: &Known) -> Step {
+        let hub = self.api.live.hub.clone();
+        let after = hub.watermark();
         let page = frames::Page {
             r#type: "subscribed",
             id: None,
@@ -43,106 +44,131 @@ impl Socket {
             participants: Some(&[]),
         };
         self.push(wire::text(frames::json(&page).as_bytes()))?;
-        let subscriber = Subscriber { after, ..Subscriber::new(id, Arc::clone(&self.outbox), caller, Wire::WebSocket) };
-        let scope = Scope::Rooms(caller.rooms.clone());
-        match self.api.live.hub.join(&caller.tenant, vec![(scope, subscriber)], None).await {
-            Some(Joined::Live) => {
-                self.everything = Some(id);
-                Ok(())
+        let subscriber = Subscriber::new(Arc::clone(&self.outbox), caller, Wire::WebSocket, after, false);
+        let (tenant, scope) = (caller.tenant.clone(), Scope::Rooms(caller.rooms.clone()));
+        self.task = Some(Box::pin(async move {
+            match hub.join(&tenant, vec![(scope, subscriber)], None).await {
+                Some(Entered::Live(seats)) => {
+                    Ok(seats.into_iter().next().map_or(Done::Answered, Done::HearsEverything))
+                }
+                // A thousand notices between two lines: let it come again.
+                Some(Entered::TooOld) => Err(End::Close(Close::TooSlow, "too slow".to_owned())),
+                None => Err(End::Gone),
             }
-            // A thousand notices between two lines: let it come again.
-            Some(Joined::TooOld) => Err(End::Close(Close::TooSlow, "too slow".to_owned())),
-            None => Err(End::Gone),
-        }
+        }));
+        Ok(())
     }
 
-    pub(super) async fn subscribe(&mut self, caller: &Arc<Caller>, mut asked: Asked) -> Step {
+    /// The room of its address. Without it the socket is good for nothing.
+    pub(super) fn hear_room(&mut self, known: &Known, room: RoomId) -> Step {
+        if let Err(forbidden) = known.caller.require_in(Role::Viewer, &room) {
+            let problem = Problem::from(forbidden);
+            self.refuse(None, &problem)?;
+            return Err(End::Close(Close::Forbidden, problem.code.name().to_owned()));
+        }
+        let newcomer = self.newcomer(known);
+        let asks = Asks { room, after: None, extensions: false, id: None };
+        self.task = Some(Box::pin(async move {
+            match newcomer.start(&asks).await {
+                Ok(start) => {
+                    let (member, present) = newcomer.join(&asks, start).await?;
+                    Ok(Done::Joined(asks.room, member, present))
+                }
+                Err(problem) => Err(End::Close(Close::TooSlow, problem.code.name().to_owned())),
+            }
+        }));
+        Ok(())
+    }
+
+    pub(super) fn subscribe(&mut self, known: &Known, mut asked: Asked) -> Step {
         let id = asked.id.clone();
         let asks = (|| {
+            self.api.rates.admit(&known.caller, self.api.clock.now())?;
             let room = asked.room()?;
-            caller.require_in(Role::Viewer, &room)?;
-            if self.everything.is_some() {
-                return Err(Problem::new(Code::BadRequest, "This socket hears every room already."));
-            }
-            Ok((room, fields::from_object::<Subscribe>(asked.fields)?))
+            known.caller.require_in(Role::Viewer, &room)?;
+            self.refuse_if_it_hears_everything()?;
+            let Subscribe { after, extensions } = fields::from_object(asked.fields)?;
+            let (after, extensions) = (after.map(Head::from), extensions.unwrap_or_default());
+            Ok(Asks { room, after, extensions, id: asked.id })
         })();
-        let (room, fields) = match asks {
+        let asks = match asks {
             Ok(asks) => asks,
             Err(problem) => return self.refuse(id.as_ref(), &problem),
         };
-        // Again means anew.
-        self.leave_room(caller, &room);
         let limit = self.api.live.rooms_per_socket;
-        if limit != 0 && self.rooms.len() as u64 >= u64::from(limit) {
+        if limit != 0 && self.rooms.len() as u64 >= u64::from(limit) && !self.rooms.contains_key(&asks.room) {
             let problem = Problem::new(Code::LimitReached, format!("One socket may subscribe to {limit} rooms."));
             self.refuse(id.as_ref(), &problem)?;
             return Err(End::Close(Close::TooMany, "too many rooms".to_owned()));
         }
-        let (after, extensions) = (fields.after.map(Head::from), fields.extensions.unwrap_or_default());
-        self.join(caller, &Asks { room: &room, after, extensions, id: id.as_ref() }).await
+        let old = self.rooms.remove(&asks.room);
+        self.task = Some(Box::pin(subscribe(self.newcomer(known), asks, old)));
+        Ok(())
     }
 
-    pub(super) async fn join(&mut self, caller: &Caller, asks: &Asks<'_>) -> Step {
-        let newcomer = Newcomer { api: &self.api, caller, outbox: &self.outbox, wire: Wire::WebSocket };
-        match newcomer.join(asks).await {
-            Ok(member) => {
-                self.rooms.insert(asks.room.clone(), member);
-                Ok(())
-            }
-            Err(Stopped::Problem(problem)) => self.refuse(asks.id, &problem),
-            Err(Stopped::Gone) => Err(End::Gone),
+    fn refuse_if_it_hears_everything(&self) -> Result<(), Problem> {
+        match self.everything {
+            Some(_) => Err(Problem::new(Code::BadRequest, "This socket hears every room already.")),
+            None => Ok(()),
         }
+    }
+
+    fn newcomer(&self, Known { caller, turns }: &Known) -> Newcomer {
+        let (api, outbox) = (self.api.clone(), Arc::clone(&self.outbox));
+        Newcomer { api, caller: Arc::clone(caller), outbox, wire: Wire::WebSocket, turns: Arc::clone(turns) }
     }
 
     /// More came at once than the outbox holds: once that is written the log has the rest. Who does not even take what
     /// is queued is too slow.
-    pub(super) async fn stopped(&mut self) -> Step {
-        let (Some(from), Some(caller)) = (self.outbox.full_from(), self.caller.clone()) else { return Err(End::Gone) };
-        let hub = &self.api.live.hub;
-        let newcomer = Newcomer { api: &self.api, caller: &caller, outbox: &self.outbox, wire: Wire::WebSocket };
-        newcomer.taken().await.map_err(|_| End::Gone)?;
-        for (room, (member, _)) in &mut self.rooms {
-            hub.leave(&caller.tenant, Scope::Room(room.clone()), member.id);
-            member.leave(from);
-        }
-        // Only when nobody writes to it any more: what comes next must follow what it has.
-        hub.settle().await;
-        self.outbox.reopen();
-        let members = self.rooms.iter_mut().map(|(room, (member, _))| (room, member)).collect();
-        match newcomer.go_on(members, None).await {
-            Ok(()) => Ok(()),
-            Err(Stopped::Gone) => Err(End::Gone),
-            // The log cannot be read, and the socket cannot go on without it.
-            Err(Stopped::Problem(_)) => Err(End::Close(Close::TooSlow, "too slow".to_owned())),
-        }
+    pub(super) fn stopped(&mut self) -> Step {
+        let (Some(from), Some(known)) = (self.outbox.full_from(), &self.known) else { return Err(End::Gone) };
+        let newcomer = self.newcomer(known);
+        let members = self.rooms.iter_mut().map(|(room, (member, _))| (room.clone(), std::mem::take(member)));
+        let mut members: Members = members.collect();
+        self.task = Some(Box::pin(async move {
+            newcomer.taken().await?;
+            for member in members.values_mut() {
+                member.leave(from);
+            }
+            // Only when nobody writes to it any more: what comes next must follow what it has.
+            newcomer.api.live.hub.settle().await;
+            newcomer.outbox.reopen();
+            newcomer.go_on(&mut members, None).await?;
+            Ok(Done::WentOn(members))
+        }));
+        Ok(())
     }
 
-    pub(super) fn unsubscribe(&mut self, caller: &Caller, mut asked: Asked) -> Step {
+    pub(super) fn unsubscribe(&mut self, mut asked: Asked) -> Step {
         let id = asked.id.clone();
-        match asked.room() {
+        let room = (|| {
+            let room = asked.room()?;
+            self.refuse_if_it_hears_everything()?;
+            fields::from_object::<Unsubscribe>(asked.fields)?;
+            Ok(room)
+        })();
+        match room {
             Ok(room) => {
-                self.leave_room(caller, &room);
+                self.rooms.remove(&room);
                 let server_time = self.api.clock.now();
                 self.push(frames::ok(id.as_ref(), Room { room: &room, server_time }))
             }
             Err(problem) => self.refuse(id.as_ref(), &problem),
         }
     }
+}
 
-    fn leave_room(&mut self, caller: &Caller, room: &RoomId) {
-        if let Some((member, _)) = self.rooms.remove(room) {
-            self.api.live.hub.leave(&caller.tenant, Scope::Room(room.clone()), member.id);
+/// Again means anew, but only once that is possible: until then it hears what it heard.
+async fn subscribe(newcomer: Newcomer, asks: Asks, old: Option<(Member, Present)>) -> Step<Done> {
+    match newcomer.start(&asks).await {
+        Ok(start) => {
+            drop(old);
+            let (member, present) = newcomer.join(&asks, start).await?;
+            Ok(Done::Joined(asks.room, member, present))
         }
-    }
-
-    pub(super) fn leave(&mut self) {
-        let Some(caller) = self.caller.clone() else { return };
-        let hub = &self.api.live.hub;
-        for (room, (member, _)) in self.rooms.drain() {
-            hub.leave(&caller.tenant, Scope::Room(room), member.id);
-        }
-        if let Some(subscriber) = self.everything.take() {
-            hub.leave(&caller.tenant, Scope::Rooms(caller.rooms.clone()), subscriber);
+        Err(problem) => {
+            newcomer.outbox.push(frames::error(asks.id.as_ref(), &problem, newcomer.api.clock.now()))?;
+            Ok(old.map_or(Done::Answered, |(member, present)| Done::Joined(asks.room, member, present)))
         }
     }
 }
@@ -154,16 +180,21 @@ struct Subscribe {
     extensions: Option<bool>,
 }
 
-/// Where its last visit ended. An epoch of any form may come: one that is not known gives a snapshot.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unsubscribe {}
+
+/// Where its last visit ended. An epoch of any form may come, and any number: what is not known gives a snapshot.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct After {
     epoch: String,
-    sequence: i64,
+    sequence: Number,
 }
 
 impl From<After> for Head {
     fn from(After { epoch, sequence }: After) -> Self {
+        let sequence = sequence.as_i64().unwrap_or(i64::MAX);
         Self { epoch: Uuid::try_parse(&epoch).unwrap_or_default(), sequence }
     }
 }

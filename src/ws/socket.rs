@@ -1,20 +1,24 @@
 //! One socket's life.
 //!
 //! 1. Within 10 s it says who it is, unless the handshake has; then it is welcomed.
-//! 2. It asks, and is answered in order. Between two messages it is pinged every 10 s; only the pong to the outstanding
-//!    ping counts, and none within 20 s is the end.
+//! 2. It asks, and is answered in order: one thing at a time is done ([`Task`]), and one more may wait. It is pinged every
+//!    10 s; only the pong to the outstanding ping counts, and none within 20 s is the end.
 //! 3. When its token ends so does the socket, unless an `auth` message has brought a new one.
 //! 4. While the server drains it goes on for a random while, so that not all clients come back at once.
 //! 5. At the end its close code is written, and what it still sends before it answers that is read and thrown away for
 //!    a moment.
 //!
-//! Most of the time it waits. Whatever it does besides is boxed, so that no memory is kept for it meanwhile.
+//! Most of the time it waits. Whatever it does besides is boxed, so that no memory is kept for it meanwhile. However long
+//! that takes, pings, new tokens, the end of a token and of the server do not wait for it.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, pin::Pin, sync::Arc, time::Duration};
 
 use actix_web::web;
 use serde::Deserialize;
-use tokio::{sync::watch, time::Sleep};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::Sleep,
+};
 
 use super::{
     Close, Place,
@@ -22,17 +26,17 @@ use super::{
     commands,
     decoder::{Broken, Incoming},
     frames::{self, Asked, Id, Time},
-    join::{Asks, Member},
+    join::{Member, Members, Stopped},
     reader::Reader,
     wire,
 };
 use crate::{
-    auth::{Caller, Role},
+    auth::Caller,
     http::{
         Api, fields,
         problem::{Code, Problem},
     },
-    hub::{Outbox, Present, Refused, SubscriberId},
+    hub::{Outbox, Present, Refused, Seat},
     locking::{Timestamp, names::RoomId},
 };
 
@@ -60,17 +64,65 @@ pub(super) enum End {
 
 pub(super) type Step<T = ()> = Result<T, End>;
 
+impl From<Refused> for End {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::TooSlow | Refused::Closed => Self::Gone,
+        }
+    }
+}
+
+impl From<Stopped> for End {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Gone => Self::Gone,
+            // It has missed something, and cannot go on without it.
+            Stopped::Problem(problem) => Self::Close(Close::TooSlow, problem.code.name().to_owned()),
+        }
+    }
+}
+
+/// What a socket is busy with: one thing at a time, but it is read, pinged and told to go meanwhile.
+pub(super) type Task = Pin<Box<dyn Future<Output = Step<Done>>>>;
+
+/// What came of it.
+pub(super) enum Done {
+    Answered,
+    Joined(RoomId, Member, Present),
+    HearsEverything(Seat),
+    WentOn(Members),
+}
+
+/// Who it is, and its turns to read.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub caller: Arc<Caller>,
+    pub turns: Arc<Semaphore>,
+}
+
 pub struct Socket {
     pub(super) api: web::Data<Api>,
     pub(super) outbox: Arc<Outbox>,
     reader: Reader,
     place: Place,
-    pub(super) caller: Option<Arc<Caller>>,
+    /// Until it has been welcomed.
+    hears: Option<Hears>,
+    pub(super) known: Option<Known>,
     /// When it must have said who it is, or say it anew.
     known_until: Timestamp,
     ping: Ping,
     pub(super) rooms: HashMap<RoomId, (Member, Present)>,
-    pub(super) everything: Option<SubscriberId>,
+    pub(super) everything: Option<Seat>,
+    pub(super) task: Option<Task>,
+    /// Asked meanwhile. Nothing more is read until it is its turn.
+    next: Option<Box<Asked>>,
+    alarm: Option<Alarm>,
+}
+
+/// For what is due next. Kept while that stays the same: to set one costs more than most messages.
+struct Alarm {
+    at: Timestamp,
+    rings: Pin<Box<dyn Future<Output = ()>>>,
 }
 
 /// The number of the last ping, and when the next one or the pong to it is due.
@@ -88,20 +140,33 @@ impl Ping {
 }
 
 impl Socket {
-    pub fn new(api: web::Data<Api>, outbox: Arc<Outbox>, reader: Reader, place: Place) -> Self {
+    pub fn new(api: web::Data<Api>, outbox: Arc<Outbox>, reader: Reader, place: Place, hears: Hears) -> Self {
         let now = api.clock.now();
-        let ping = Ping { number: 0, is_outstanding: false, sent_at: now };
-        let known_until = now.plus_millis(AUTH_MS);
-        let (caller, rooms, everything) = (None, HashMap::new(), None);
-        Self { api, outbox, reader, place, caller, known_until, ping, rooms, everything }
+        Self {
+            api,
+            outbox,
+            reader,
+            place,
+            hears: Some(hears),
+            known: None,
+            known_until: now.plus_millis(AUTH_MS),
+            ping: Ping { number: 0, is_outstanding: false, sent_at: now },
+            rooms: HashMap::new(),
+            everything: None,
+            task: None,
+            next: None,
+            alarm: None,
+        }
     }
 
-    pub async fn run(mut self, token: Option<String>, hears: Hears, fits: Result<(), TooMany>) {
+    pub async fn run(mut self, token: Option<String>, fits: Result<(), TooMany>) {
         let ended = match fits {
-            Ok(()) => self.live(token, hears).await,
+            Ok(()) => self.live(token).await,
             Err(TooMany) => End::Close(Close::TooMany, "too many sockets from this address".to_owned()),
         };
-        self.leave();
+        self.task = None;
+        self.rooms.clear();
+        self.everything = None;
         // Who has said goodbye waits for the server to end the connection, and sends nothing more.
         let is_over = matches!(ended, End::Close(Close::Normal, _));
         if let End::Close(close, reason) = ended {
@@ -114,17 +179,16 @@ impl Socket {
         self.outbox.end();
     }
 
-    async fn live(&mut self, token: Option<String>, hears: Hears) -> End {
-        let mut hears = Some(hears);
+    async fn live(&mut self, token: Option<String>) -> End {
         if let Some(token) = token
-            && let Err(end) = Box::pin(self.enter(&token, None, &mut hears)).await
+            && let Err(end) = self.enter(&token, None)
         {
             return end;
         }
         let mut drain = self.api.live.drain.subscribe();
         let mut leaves = None;
         loop {
-            if let Err(end) = self.step(&mut hears, &mut drain, &mut leaves).await {
+            if let Err(end) = self.step(&mut drain, &mut leaves).await {
                 return end;
             }
         }
@@ -133,20 +197,27 @@ impl Socket {
     /// Whatever happens next.
     async fn step(
         &mut self,
-        hears: &mut Option<Hears>,
         drain: &mut watch::Receiver<Option<Duration>>,
-        leaves: &mut Option<std::pin::Pin<Box<Sleep>>>,
+        leaves: &mut Option<Pin<Box<Sleep>>>,
     ) -> Step {
-        let due_at = self.known_until.min(self.ping.due_at());
+        self.set_alarm();
         tokio::select! {
-            incoming = self.reader.next() => match incoming {
-                Some(Ok(incoming)) => self.incoming(incoming, hears).await,
+            incoming = self.reader.next(), if self.next.is_none() => match incoming {
+                Some(Ok(incoming)) => self.incoming(incoming),
                 Some(Err(Broken::TooBig)) => Err(End::Close(Close::TooBig, "at most 16 KiB".to_owned())),
                 Some(Err(Broken::Bad(reason))) => Err(End::Close(Close::BadFrame, reason.to_owned())),
                 None => Err(End::Gone),
             },
-            () = self.outbox.stopped() => Box::pin(self.stopped()).await,
-            () = self.api.clock.sleep_until(due_at) => self.due(),
+            done = finished(self.task.as_mut()) => {
+                self.task = None;
+                self.done(done?)
+            }
+            // A task finds out by itself.
+            () = self.outbox.stopped(), if self.task.is_none() => self.stopped(),
+            () = rings(self.alarm.as_mut()) => {
+                self.alarm = None;
+                self.due()
+            }
             window = drained(drain), if leaves.is_none() => {
                 *leaves = Some(Box::pin(tokio::time::sleep(random_part(window))));
                 let away = random_part(window);
@@ -156,23 +227,54 @@ impl Socket {
         }
     }
 
+    fn set_alarm(&mut self) {
+        let due_at = self.known_until.min(self.ping.due_at());
+        if self.alarm.as_ref().is_none_or(|alarm| alarm.at != due_at) {
+            let clock = self.api.clock.clone();
+            self.alarm = Some(Alarm { at: due_at, rings: Box::pin(async move { clock.sleep_until(due_at).await }) });
+        }
+    }
+
+    fn done(&mut self, done: Done) -> Step {
+        match done {
+            Done::Answered => {}
+            Done::Joined(room, member, present) => {
+                self.rooms.insert(room, (member, present));
+            }
+            Done::HearsEverything(seat) => self.everything = Some(seat),
+            Done::WentOn(members) => {
+                for (room, member) in members {
+                    if let Some((place, _)) = self.rooms.get_mut(&room) {
+                        *place = member;
+                    }
+                }
+            }
+        }
+        self.next.take().map_or(Ok(()), |asked| self.asked(*asked))
+    }
+
     fn due(&mut self) -> Step {
         let now = self.api.clock.now();
         if now >= self.known_until {
-            let reason = if self.caller.is_some() { Code::TokenExpired } else { Code::TokenMissing };
+            let reason = if self.known.is_some() { Code::TokenExpired } else { Code::TokenMissing };
             return Err(End::Close(Close::Unauthorized, reason.name().to_owned()));
         }
         if now < self.ping.due_at() {
             return Ok(());
         }
         if self.ping.is_outstanding {
-            return Err(End::Close(Close::NoPong, "no pong".to_owned()));
+            if self.next.is_none() {
+                return Err(End::Close(Close::NoPong, "no pong".to_owned()));
+            }
+            // It may be behind what waits for its turn.
+            self.ping.sent_at = now;
+            return Ok(());
         }
         self.ping = Ping { number: self.ping.number + 1, is_outstanding: true, sent_at: now };
         self.push(wire::ping(&self.ping.number.to_be_bytes()))
     }
 
-    async fn incoming(&mut self, incoming: Incoming, hears: &mut Option<Hears>) -> Step {
+    fn incoming(&mut self, incoming: Incoming) -> Step {
         match incoming {
             Incoming::Ping(payload) => self.push(wire::pong(&payload)),
             Incoming::Pong(payload) => {
@@ -185,73 +287,72 @@ impl Socket {
             Incoming::Text(text) => {
                 let asked = Asked::parse(&text);
                 let asked = asked.map_err(|reason| End::Close(Close::BadFrame, reason.to_owned()))?;
-                Box::pin(self.asked(asked, hears)).await
+                // A new token does not wait: the old one may end meanwhile.
+                if self.task.is_some() && asked.kind != "auth" {
+                    self.next = Some(Box::new(asked));
+                    return Ok(());
+                }
+                self.asked(asked)
             }
         }
     }
 
-    async fn asked(&mut self, asked: Asked, hears: &mut Option<Hears>) -> Step {
-        let id = asked.id.clone();
+    fn asked(&mut self, asked: Asked) -> Step {
         if asked.kind == "auth" {
+            let id = asked.id;
             return match fields::from_object::<Auth>(asked.fields) {
-                Ok(Auth { token }) => self.enter(&token, id.as_ref(), hears).await,
+                Ok(Auth { token }) => self.enter(&token, id.as_ref()),
                 Err(problem) => self.refuse(id.as_ref(), &problem),
             };
         }
-        let Some(caller) = self.caller.clone() else {
+        let Some(known) = self.known.clone() else {
             return Err(End::Close(Close::Unauthorized, Code::TokenMissing.name().to_owned()));
         };
         match asked.kind.as_str() {
-            "subscribe" => self.subscribe(&caller, asked).await,
-            "unsubscribe" => self.unsubscribe(&caller, asked),
-            _ => match commands::run(&self.api, &caller, asked).await {
-                Ok(answer) => self.push(frames::ok(id.as_ref(), answer)),
-                Err(problem) => self.refuse(id.as_ref(), &problem),
-            },
+            "subscribe" => self.subscribe(&known, asked),
+            "unsubscribe" => self.unsubscribe(asked),
+            _ => {
+                self.task = Some(Box::pin(command(self.api.clone(), Arc::clone(&self.outbox), known.caller, asked)));
+                Ok(())
+            }
         }
     }
 
     /// By its first token, or by one that takes its place.
-    async fn enter(&mut self, token: &str, id: Option<&Id>, hears: &mut Option<Hears>) -> Step {
+    fn enter(&mut self, token: &str, id: Option<&Id>) -> Step {
         let verified = self.api.keys.verify(token, self.api.clock.wall()).map_err(Problem::from);
         let caller = verified.map_err(|problem| End::Close(Close::Unauthorized, problem.code.name().to_owned()))?;
-        match &self.caller {
-            Some(known) if !is_same(known, &caller) => {
+        let turns = match &self.known {
+            Some(known) if !is_same(&known.caller, &caller) => {
                 return Err(End::Close(Close::Forbidden, "another token's socket".to_owned()));
             }
-            Some(_) => {}
+            Some(known) => Arc::clone(&known.turns),
             None => {
                 let fits = self.place.belongs_to(&caller);
-                fits.map_err(|TooMany| End::Close(Close::TooMany, "too many sockets of this owner".to_owned()))?;
+                fits.map_err(|TooMany| End::Close(Close::TooMany, "too many sockets of this owner".to_owned()))?
             }
-        }
+        };
         let left_ms = caller.expires_at.millis_since(self.api.clock.wall());
         self.known_until = self.api.clock.now().plus_millis(left_ms);
-        self.caller = Some(Arc::clone(&caller));
+        let known = Known { caller, turns };
+        self.known = Some(known.clone());
         let now = self.api.clock.now();
         if id.is_some() {
             self.push(frames::ok(id, Time { server_time: now }))?;
         }
-        match hears.take() {
-            Some(hears) => self.welcome(&caller, hears).await,
+        match self.hears.take() {
+            Some(hears) => self.welcome(&known, hears),
             None => Ok(()),
         }
     }
 
-    async fn welcome(&mut self, caller: &Arc<Caller>, hears: Hears) -> Step {
+    fn welcome(&mut self, known: &Known, hears: Hears) -> Step {
         let live = &self.api.live;
         self.push(frames::welcome(live.hub.epoch(), self.api.clock.now(), PING_MS, live.rooms_per_socket))?;
         match hears {
             Hears::WhatItAsksFor => Ok(()),
-            Hears::Everything => self.hear_everything(caller).await,
-            Hears::Room(room) => {
-                if let Err(forbidden) = caller.require_in(Role::Viewer, &room) {
-                    let problem = Problem::from(forbidden);
-                    self.refuse(None, &problem)?;
-                    return Err(End::Close(Close::Forbidden, problem.code.name().to_owned()));
-                }
-                self.join(caller, &Asks { room: &room, after: None, extensions: false, id: None }).await
-            }
+            Hears::Everything => self.hear_everything(known),
+            Hears::Room(room) => self.hear_room(known, room),
         }
     }
 
@@ -260,10 +361,17 @@ impl Socket {
     }
 
     pub(super) fn push(&self, frame: bytes::Bytes) -> Step {
-        self.outbox.push(frame).map_err(|refused| match refused {
-            Refused::TooSlow | Refused::Closed => End::Gone,
-        })
+        Ok(self.outbox.push(frame)?)
     }
+}
+
+async fn command(api: web::Data<Api>, outbox: Arc<Outbox>, caller: Arc<Caller>, asked: Asked) -> Step<Done> {
+    let id = asked.id.clone();
+    outbox.push(match commands::run(&api, &caller, asked).await {
+        Ok(answer) => frames::ok(id.as_ref(), answer),
+        Err(problem) => frames::error(id.as_ref(), &problem, api.clock.now()),
+    })?;
+    Ok(Done::Answered)
 }
 
 #[derive(Deserialize)]
@@ -285,7 +393,21 @@ async fn drained(drain: &mut watch::Receiver<Option<Duration>>) -> Duration {
     }
 }
 
-async fn left(leaves: Option<&mut std::pin::Pin<Box<Sleep>>>) {
+async fn finished(task: Option<&mut Task>) -> Step<Done> {
+    match task {
+        Some(task) => task.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn rings(alarm: Option<&mut Alarm>) {
+    match alarm {
+        Some(alarm) => alarm.rings.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn left(leaves: Option<&mut Pin<Box<Sleep>>>) {
     match leaves {
         Some(leaves) => leaves.await,
         None => std::future::pending().await,

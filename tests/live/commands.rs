@@ -42,6 +42,7 @@ async fn refusals_have_the_codes_of_the_catalogue() {
         (json!({"type": "lock", "room": 5}), "INVALID_FIELD"),
         (json!({"type": "lock", "room": ""}), "INVALID_FIELD"),
         (json!({"type": "subscribe", "room": "room", "after": 5}), "INVALID_FIELD"),
+        (json!({"type": "unsubscribe", "room": "room", "nonsense": 1}), "UNKNOWN_FIELD"),
         (json!({"type": "dance", "room": "room"}), "BAD_REQUEST"),
     ] {
         let mut message = message;

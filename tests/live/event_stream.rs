@@ -107,6 +107,11 @@ async fn a_ticket_is_good_once_for_30_s_and_for_its_rooms() {
     stranger.get(EVENTS).await.problem(401, "TOKEN_MISSING");
     stranger.post("/api/stream-tickets", json!({"rooms": ["room"]})).await.problem(401, "TOKEN_MISSING");
     eve.post("/api/stream-tickets", json!({"rooms": []})).await.problem(422, "INVALID_FIELD");
+    // Its ticket is good for no longer than a token is.
+    let brief = server.caller(Claims { exp: server.seconds_from_now(10), ..claims("eve", Role::Viewer) });
+    let ticket = brief.post("/api/stream-tickets", json!({"rooms": ["room"]})).await.ok()["ticket"].clone();
+    server.pass_seconds(10).await;
+    stranger.get(&format!("{EVENTS}?ticket={}", ticket.as_str().unwrap())).await.problem(401, "TOKEN_EXPIRED");
     let limited = server.caller(Claims { rooms: Some(vec!["a".to_owned()]), ..claims("eve", Role::Viewer) });
     limited.post("/api/stream-tickets", json!({"rooms": ["room"]})).await.problem(403, "ROOM_FORBIDDEN");
     limited.get(EVENTS).await.problem(403, "ROOM_FORBIDDEN");

@@ -203,6 +203,7 @@ async fn what_cannot_be_replayed_is_a_snapshot() {
         (json!({"epoch": epoch, "sequence": 1003}), true),
         (json!({"epoch": epoch, "sequence": 1004}), false),
         (json!({"epoch": epoch, "sequence": -5}), false),
+        (json!({"epoch": epoch, "sequence": u64::MAX}), false),
         (json!({"epoch": "another", "sequence": 1000}), false),
         (json!({"epoch": uuid::Uuid::nil(), "sequence": 1000}), false),
     ] {

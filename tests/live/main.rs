@@ -19,6 +19,7 @@ mod readers;
 mod support;
 
 mod auth;
+mod busy;
 mod cluster;
 mod commands;
 mod description;

@@ -133,8 +133,10 @@ async fn rooms_star_hears_every_room_the_token_may_see() {
     }
     assert_eq!(socket.next().await["room"], "team-b");
     assert_eq!(socket.next().await["room"], "team-c");
-    let refused = socket.ask(json!({"type": "subscribe", "id": 1, "room": "team-a"})).await;
-    assert_eq!((&refused["type"], &refused["code"]), (&json!("error"), &json!("BAD_REQUEST")));
+    for kind in ["subscribe", "unsubscribe"] {
+        let refused = socket.ask(json!({"type": kind, "id": 1, "room": "team-a"})).await;
+        assert_eq!((&refused["type"], &refused["code"]), (&json!("error"), &json!("BAD_REQUEST")));
+    }
 }
 
 #[tokio::test]
@@ -168,6 +170,15 @@ async fn extended_locks_are_told_to_those_who_ask() {
     let expected =
         json!({"type": "LockExtended", "room": "room", "document": "main", "expires_at": lock["expires_at"]});
     assert_eq!(curious.next().await, expected);
+    // To resume is to extend.
+    let body = json!({"session_id": "tab", "ttl_seconds": 20});
+    alice.post("/api/documents/room/other/lock", body.clone()).await.ok();
+    assert_eq!(curious.next().await["type"], "DocumentLocked");
+    server.pass_seconds(3).await;
+    let lock = alice.post("/api/documents/room/other/lock", body).await.ok();
+    let told = curious.next().await;
+    assert_eq!((&told["type"], &told["expires_at"]), (&json!("LockExtended"), &lock["expires_at"]));
+    assert_eq!(plain.next().await["type"], "DocumentLocked");
     plain.is_quiet().await;
 }
 

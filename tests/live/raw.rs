@@ -86,6 +86,21 @@ impl Raw {
         }
     }
 
+    /// The next frame, pongs too, but not who comes and goes; none once the connection is gone.
+    pub async fn next_with_pongs(&mut self) -> Option<Frame> {
+        let next = async {
+            loop {
+                match self.frame() {
+                    Some(Frame::Text(message)) if crate::client::is_presence(&message) => {}
+                    Some(frame) => return Some(frame),
+                    None if !self.read().await => return None,
+                    None => {}
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, next).await.expect("nothing came")
+    }
+
     /// The next thing that is said, but for who comes and goes.
     pub async fn text(&mut self) -> Value {
         tokio::time::timeout(PATIENCE, self.text_at_last()).await.expect("nothing was said")

@@ -146,7 +146,7 @@ impl Reader {
             missed.extend(page["events"].as_array().into_iter().flatten().map(sequence));
             let is_last = page["more"] == false;
             let opening = opening.get_or_insert(page);
-            assert_eq!((&opening["type"], &opening["recovered"]), (&json!("subscribed"), &json!(is_back)));
+            assert_eq!((&opening["type"], &opening["recovered"]), (&json!("subscribed"), &json!(is_back)), "{opening}");
             if is_last {
                 self.after = Some(json!({"epoch": opening["epoch"], "sequence": opening["sequence"]}));
                 self.seen.append(&mut missed);

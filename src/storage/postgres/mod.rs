@@ -34,7 +34,7 @@ use sea_orm::{
 use tokio::runtime::Runtime;
 
 use super::{
-    StorageError,
+    Pools, StorageError,
     batch::{Appended, Batch, Committed},
     event_log::{KnownHead, random_epoch},
 };
@@ -44,7 +44,8 @@ use crate::{
     locking::{Command, Policy, Timestamp},
 };
 
-const READERS: u32 = 8;
+const READERS: u32 = 6;
+const OWN_READERS: u32 = 2;
 const WRITERS: usize = 2;
 /// Attempts at a batch that met a deadlock, a lock timeout or a connection that had gone stale.
 const ATTEMPTS: usize = 4;
@@ -56,8 +57,8 @@ const GRACE_PATIENCE: Duration = Duration::from_secs(65);
 /// For the migrations of servers that start at the same time. Any number, as long as it is always this one.
 const MIGRATION_LOCK: i64 = 0x0064_6f63_6c6f_636b;
 
-/// Brings the schema up to date. Answers the pool to read with, how to connect, and the database's time.
-pub(super) async fn open(url: &str) -> Result<(DatabaseConnection, PgConnectOptions, Timestamp), DbErr> {
+/// Brings the schema up to date. Answers what to read with, how to connect, and the database's time.
+pub(super) async fn open(url: &str) -> Result<(Pools, PgConnectOptions, Timestamp), DbErr> {
     let plain = PgConnectOptions::from_str(url).map_err(failed)?.application_name("doclock");
     let mut guard = PgConnection::connect_with(&plain).await.map_err(failed)?;
     sqlx::query("SELECT pg_advisory_lock($1)").bind(MIGRATION_LOCK).execute(&mut guard).await.map_err(failed)?;
@@ -88,7 +89,8 @@ pub(super) async fn open(url: &str) -> Result<(DatabaseConnection, PgConnectOpti
         ("plan_cache_mode", "force_generic_plan"),
         ("jit", "off"),
     ]);
-    Ok((pool(timed, READERS), options, Timestamp::from_millis(now)))
+    let pools = Pools { reads: pool(timed.clone(), READERS), own: pool(timed, OWN_READERS) };
+    Ok((pools, options, Timestamp::from_millis(now)))
 }
 
 fn failed(error: sqlx::Error) -> DbErr {

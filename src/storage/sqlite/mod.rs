@@ -28,7 +28,7 @@ use sea_orm::{
 use uuid::Uuid;
 
 use super::{
-    OpenError, StorageError,
+    OpenError, Pools, StorageError,
     batch::{Appended, Batch, Committed},
     event_log::{Head, KnownHead, random_epoch},
 };
@@ -47,11 +47,12 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// p99 fell from 17.7 ms with the default 1,000 pages to 3.7 ms.
 const CHECKPOINT_PAGES: u32 = 20_000;
 const CACHE_KIB: u32 = 64 * 1024;
-const READERS: u32 = 4;
+pub(super) const READERS: u32 = 4;
+const OWN_READERS: u32 = 1;
 
-/// Claims the file for this process, creates it if it is not there, brings its schema up to date. Answers the pool to
-/// read with, and the claim.
-pub(super) async fn open(path: &Path) -> Result<(DatabaseConnection, File), OpenError> {
+/// Claims the file for this process, creates it if it is not there, brings its schema up to date. Answers what to read
+/// with, and the claim.
+pub(super) async fn open(path: &Path) -> Result<(Pools, File), OpenError> {
     let in_use = claim(path)?;
     let failed = |reason: &dyn std::fmt::Display| OpenError::Open { path: path.to_owned(), reason: reason.to_string() };
     check(path).map_err(|error| failed(&error))?;
@@ -63,12 +64,16 @@ pub(super) async fn open(path: &Path) -> Result<(DatabaseConnection, File), Open
     setup.close().await.map_err(|error| failed(&error))?;
     seed(path).map_err(|error| failed(&error))?;
 
-    let watch = Watch::new(path);
-    let current = pool(READERS).before_acquire(move |_, connection| {
-        let is_current = watch.is_current(connection.age);
-        Box::pin(async move { Ok(is_current) })
-    });
-    Ok((connector(current.connect_lazy_with(options.read_only(true))), in_use))
+    let options = options.read_only(true);
+    let reading = |connections| {
+        let watch = Watch::new(path);
+        let current = pool(connections).before_acquire(move |_, connection| {
+            let is_current = watch.is_current(connection.age);
+            Box::pin(async move { Ok(is_current) })
+        });
+        connector(current.connect_lazy_with(options.clone()))
+    };
+    Ok((Pools { reads: reading(READERS), own: reading(OWN_READERS) }, in_use))
 }
 
 /// For those who have the claim.
