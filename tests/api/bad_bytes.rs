@@ -152,16 +152,3 @@ async fn a_header_that_is_not_utf_8_is_refused_as_a_problem() {
     raw::send(&alice, request).await.problem(401, "TOKEN_INVALID");
     assert_eq!(server.events().await.len(), 0);
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_hangs_up_in_the_middle_of_a_read_fails_nobody_else() {
-    let server = TestServer::start().await;
-    let (alice, bob) = (server.editor("alice"), server.editor("bob").connected());
-    let token = alice.token.as_deref().unwrap();
-    let request = format!("GET {LOCK} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {token}\r\n\r\n");
-    for _ in 0..200 {
-        tokio::join!(raw::cut_off(&alice, request.clone().into_bytes()), async {
-            bob.get(LOCK).await.ok();
-        });
-    }
-}

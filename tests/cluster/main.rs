@@ -22,4 +22,5 @@ mod heartbeats;
 mod kill;
 mod outages;
 mod races;
+mod reads;
 mod start;
