@@ -10,7 +10,8 @@ use super::{
     Close,
     frames::{self, Asked, Room},
     join::{Asks, Member, Members, Newcomer},
-    socket::{Done, End, Known, Socket, Step},
+    socket::{Known, Socket},
+    task::{Done, End, Step, Task},
     wire,
 };
 use crate::{
@@ -46,7 +47,7 @@ impl Socket {
         self.push(wire::text(frames::json(&page).as_bytes()))?;
         let subscriber = Subscriber::new(Arc::clone(&self.outbox), caller, Wire::WebSocket, after, false);
         let (tenant, scope) = (caller.tenant.clone(), Scope::Rooms(caller.rooms.clone()));
-        self.task = Some(Box::pin(async move {
+        self.task = Some(Task::join(async move {
             match hub.join(&tenant, vec![(scope, subscriber)], None).await {
                 Some(Entered::Live(seats)) => {
                     Ok(seats.into_iter().next().map_or(Done::Answered, Done::HearsEverything))
@@ -68,7 +69,7 @@ impl Socket {
         }
         let newcomer = self.newcomer(known);
         let asks = Asks { room, after: None, extensions: false, id: None };
-        self.task = Some(Box::pin(async move {
+        self.task = Some(Task::join(async move {
             match newcomer.start(&asks).await {
                 Ok(start) => {
                     let (member, present) = newcomer.join(&asks, start).await?;
@@ -102,7 +103,7 @@ impl Socket {
             return Err(End::Close(Close::TooMany, "too many rooms".to_owned()));
         }
         let old = self.rooms.remove(&asks.room);
-        self.task = Some(Box::pin(subscribe(self.newcomer(known), asks, old)));
+        self.task = Some(Task::join(subscribe(self.newcomer(known), asks, old)));
         Ok(())
     }
 
@@ -125,7 +126,7 @@ impl Socket {
         let newcomer = self.newcomer(known);
         let members = self.rooms.iter_mut().map(|(room, (member, _))| (room.clone(), std::mem::take(member)));
         let mut members: Members = members.collect();
-        self.task = Some(Box::pin(async move {
+        self.task = Some(Task::join(async move {
             newcomer.taken().await?;
             for member in members.values_mut() {
                 member.leave(from);

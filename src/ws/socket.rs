@@ -23,11 +23,11 @@ use tokio::{
 use super::{
     Close, Place,
     admission::TooMany,
-    commands,
     decoder::{Broken, Incoming},
     frames::{self, Asked, Id, Time},
-    join::{Member, Members, Stopped},
+    join::Member,
     reader::Reader,
+    task::{self, Done, End, Step, Task},
     wire,
 };
 use crate::{
@@ -36,7 +36,7 @@ use crate::{
         Api, fields,
         problem::{Code, Problem},
     },
-    hub::{Outbox, Present, Refused, Seat},
+    hub::{Outbox, Present, Seat},
     locking::{Timestamp, names::RoomId},
 };
 
@@ -52,45 +52,6 @@ pub enum Hears {
     WhatItAsksFor,
     Room(RoomId),
     Everything,
-}
-
-/// Why it ends.
-#[derive(Debug)]
-pub(super) enum End {
-    Close(Close, String),
-    /// The client is gone, or has been told already.
-    Gone,
-}
-
-pub(super) type Step<T = ()> = Result<T, End>;
-
-impl From<Refused> for End {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::TooSlow | Refused::Closed => Self::Gone,
-        }
-    }
-}
-
-impl From<Stopped> for End {
-    fn from(stopped: Stopped) -> Self {
-        match stopped {
-            Stopped::Gone => Self::Gone,
-            // It has missed something, and cannot go on without it.
-            Stopped::Problem(problem) => Self::Close(Close::TooSlow, problem.code.name().to_owned()),
-        }
-    }
-}
-
-/// What a socket is busy with: one thing at a time, but it is read, pinged and told to go meanwhile.
-pub(super) type Task = Pin<Box<dyn Future<Output = Step<Done>>>>;
-
-/// What came of it.
-pub(super) enum Done {
-    Answered,
-    Joined(RoomId, Member, Present),
-    HearsEverything(Seat),
-    WentOn(Members),
 }
 
 /// Who it is, and its turns to read.
@@ -164,7 +125,9 @@ impl Socket {
             Ok(()) => self.live(token).await,
             Err(TooMany) => End::Close(Close::TooMany, "too many sockets from this address".to_owned()),
         };
-        self.task = None;
+        if let Some(task) = self.task.take() {
+            task.wind_up().await;
+        }
         self.rooms.clear();
         self.everything = None;
         // Who has said goodbye waits for the server to end the connection, and sends nothing more.
@@ -208,7 +171,7 @@ impl Socket {
                 Some(Err(Broken::Bad(reason))) => Err(End::Close(Close::BadFrame, reason.to_owned())),
                 None => Err(End::Gone),
             },
-            done = finished(self.task.as_mut()) => {
+            done = task::finished(self.task.as_mut()) => {
                 self.task = None;
                 self.done(done?)
             }
@@ -312,7 +275,7 @@ impl Socket {
             "subscribe" => self.subscribe(&known, asked),
             "unsubscribe" => self.unsubscribe(asked),
             _ => {
-                self.task = Some(Box::pin(command(self.api.clone(), Arc::clone(&self.outbox), known.caller, asked)));
+                self.task = Some(Task::command(self.api.clone(), Arc::clone(&self.outbox), known.caller, asked));
                 Ok(())
             }
         }
@@ -365,15 +328,6 @@ impl Socket {
     }
 }
 
-async fn command(api: web::Data<Api>, outbox: Arc<Outbox>, caller: Arc<Caller>, asked: Asked) -> Step<Done> {
-    let id = asked.id.clone();
-    outbox.push(match commands::run(&api, &caller, asked).await {
-        Ok(answer) => frames::ok(id.as_ref(), answer),
-        Err(problem) => frames::error(id.as_ref(), &problem, api.clock.now()),
-    })?;
-    Ok(Done::Answered)
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Auth {
@@ -390,13 +344,6 @@ async fn drained(drain: &mut watch::Receiver<Option<Duration>>) -> Duration {
     match drain.wait_for(Option::is_some).await.map(|window| *window) {
         Ok(Some(window)) => window,
         Ok(None) | Err(_) => std::future::pending().await,
-    }
-}
-
-async fn finished(task: Option<&mut Task>) -> Step<Done> {
-    match task {
-        Some(task) => task.await,
-        None => std::future::pending().await,
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     client::sequence,
-    raw::{Frame, Raw},
+    raw::{Frame, Raw, masked},
     support::{TestServer, claims},
 };
 
@@ -28,7 +28,7 @@ async fn with_a_large_room() -> TestServer {
     server
 }
 
-/// How many pages came before the last one, and what came instead of it.
+/// What comes before the last page, besides pages.
 async fn interruption(socket: &mut Raw) -> Frame {
     loop {
         match socket.next_with_pongs().await.expect("cut, not closed") {
@@ -83,7 +83,7 @@ async fn a_new_token_does_not_wait_behind_what_is_being_done() {
     let (mut socket, _) = Raw::in_room(&server.base, "room", &token).await;
     let token = server.token(claims("eve", Role::Viewer));
     let auth = json!({"type": "auth", "id": "new", "token": token}).to_string();
-    assert!(socket.send(&crate::raw::masked(auth.as_bytes())).await);
+    assert!(socket.send(&masked(auth.as_bytes())).await);
     let mut pages = 0;
     loop {
         let message = socket.text().await;
@@ -98,6 +98,23 @@ async fn a_new_token_does_not_wait_behind_what_is_being_done() {
         pages += 1;
     }
     assert!(pages > 10, "{pages} pages");
+}
+
+#[tokio::test]
+async fn who_asks_and_hangs_up_has_asked_and_is_answered_before_the_close() {
+    let server = TestServer::start().await;
+    let alice = server.editor("alice").connected();
+    for _ in 0..40 {
+        alice.post(LOCK, json!({})).await.ok();
+        let mut socket = Raw::open(&server.base, "/ws", alice.token.as_deref().unwrap()).await;
+        assert_eq!(socket.text().await["type"], "welcome");
+        let unlock = masked(json!({"type": "unlock", "room": "room"}).to_string().as_bytes());
+        let close = [0x88, 0x80, 0, 0, 0, 0];
+        assert!(socket.send(&[&unlock[..], &close[..]].concat()).await);
+        assert_eq!(socket.text().await["released"], true);
+        assert!(matches!(socket.next().await, Some(Frame::Close(1000))));
+        assert_eq!(alice.get(LOCK).await.ok()["lock"], json!(null));
+    }
 }
 
 /// The database's files, as they are and as they are called while they are away.
