@@ -91,6 +91,9 @@ async fn read(request: &HttpRequest, mut payload: Payload, accepted: &[&str]) ->
         }
         body.extend_from_slice(&chunk);
     }
+    if !body.is_empty() && request.headers().contains_key(header::CONTENT_ENCODING) {
+        return Err(Problem::new(Code::UnsupportedMediaType, "Send it without a Content-Encoding."));
+    }
     if !body.is_empty() && !accepted.contains(&request.content_type().to_ascii_lowercase().as_str()) {
         return Err(Problem::new(Code::UnsupportedMediaType, format!("Send it as {}.", accepted.join(" or "))));
     }

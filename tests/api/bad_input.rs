@@ -197,6 +197,9 @@ async fn a_body_that_is_not_declared_as_json_is_refused() {
         }
     }
     Answer::of(untouched.alice.request(Method::POST, LOCK).body("{}")).await.problem(415, "UNSUPPORTED_MEDIA_TYPE");
+    let encoded = untouched.alice.request(Method::PUT, LOCK).header("content-encoding", "gzip");
+    let encoded = encoded.header("content-type", "application/json").body("{}");
+    Answer::of(encoded).await.problem(415, "UNSUPPORTED_MEDIA_TYPE");
     untouched.check().await;
     let request = untouched.alice.request(Method::PUT, LOCK).header("content-type", "Application/JSON; charset=utf-8");
     Answer::of(request.body("{}")).await.ok();
