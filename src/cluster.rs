@@ -3,8 +3,8 @@
 //! 1. After a commit with events, and outside its transaction, a server sends an empty `NOTIFY doclock`; commits that
 //!    follow each other quickly share one. (Inside the transaction it would make commits wait for each other.)
 //! 2. A connection of its own listens, and wakes the publisher, which reads the log.
-//! 3. Every now and then the publisher looks by itself ([`Tail::looks`]). Nothing is lost if nobody was notified, as with a pooler that
-//!    does not pass notifications on (`database.notify = false`): it is a little later.
+//! 3. Every now and then the publisher looks by itself ([`Tail::looks`]). Nothing is lost if nobody was notified, as with
+//!    a pooler that does not pass notifications on (`database.notify = false`): it is a little later.
 
 use std::{
     sync::{

@@ -207,7 +207,7 @@ pub fn refusal(refusal: &Refusal, caller: &Caller, now: Timestamp) -> Problem {
             Problem::new(Code::LockHeld, detail)
                 .with("lock", LockView::new(lock, caller, now))
                 .with("is_you", is_you)
-                .retry_after_ms(free_at.millis_since(now).max(0))
+                .retry_after_ms(lock.expires_in_ms(now).min(free_at.millis_since(now).max(0)))
         }
         Refusal::NotFound => Problem::new(Code::LockNotFound, "No lock of yours is or was here."),
         Refusal::NotOwner { lock } => Problem::new(Code::NotOwner, format!("{} holds it.", holder(lock)))
