@@ -7,7 +7,6 @@
 //!    log at its own pace or is closed, and nobody else waits for it.
 //! 4. A newcomer says up to which sequence it knows its room; it gets what came after from the latest notices, and
 //!    everything from then on. If those do not reach back far enough it reads the log and asks again.
-//!
 //! 5. Who is in a room is known by its [`Present`]; those in it are told of others who come and go, if there is room in
 //!    their outbox (`presence`).
 //!

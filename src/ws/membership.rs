@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{
     Close,
     frames::{self, Asked, Room},
-    join::{Asks, Member, Members, Newcomer},
+    join::{Asks, Member, Members, Newcomer, Stopped},
     socket::{Known, Socket},
     task::{Done, End, Step, Task},
     wire,
@@ -22,7 +22,7 @@ use crate::{
     },
     hub::{Entered, Present, Scope, Subscriber, Wire},
     locking::names::RoomId,
-    storage::tail::Head,
+    storage::tail::{Head, Start},
 };
 
 impl Socket {
@@ -70,13 +70,8 @@ impl Socket {
         let newcomer = self.newcomer(known);
         let asks = Asks { room, after: None, extensions: false, id: None };
         self.task = Some(Task::join(async move {
-            match newcomer.start(&asks).await {
-                Ok(start) => {
-                    let (member, present) = newcomer.join(&asks, start).await?;
-                    Ok(Done::Joined(asks.room, member, present))
-                }
-                Err(problem) => Err(End::Close(Close::TooSlow, problem.code.name().to_owned())),
-            }
+            let start = newcomer.start(&asks).await.map_err(Stopped::Problem)?;
+            joined(&newcomer, asks, start).await
         }));
         Ok(())
     }
@@ -164,14 +159,18 @@ async fn subscribe(newcomer: Newcomer, asks: Asks, old: Option<(Member, Present)
     match newcomer.start(&asks).await {
         Ok(start) => {
             drop(old);
-            let (member, present) = newcomer.join(&asks, start).await?;
-            Ok(Done::Joined(asks.room, member, present))
+            joined(&newcomer, asks, start).await
         }
         Err(problem) => {
             newcomer.outbox.push(frames::error(asks.id.as_ref(), &problem, newcomer.api.clock.now()))?;
             Ok(old.map_or(Done::Answered, |(member, present)| Done::Joined(asks.room, member, present)))
         }
     }
+}
+
+async fn joined(newcomer: &Newcomer, asks: Asks, start: Start) -> Step<Done> {
+    let (member, present) = newcomer.join(&asks, start).await?;
+    Ok(Done::Joined(asks.room, member, present))
 }
 
 #[derive(Debug, Deserialize)]
