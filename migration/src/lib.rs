@@ -9,6 +9,7 @@ use sea_orm_migration::prelude::*;
 pub use sea_orm_migration::MigratorTrait;
 
 mod m0001_first_tables;
+mod m0002_grace_and_tokens;
 
 #[derive(Debug)]
 pub struct Migrator;
@@ -16,6 +17,6 @@ pub struct Migrator;
 #[async_trait::async_trait]
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m0001_first_tables::Migration)]
+        vec![Box::new(m0001_first_tables::Migration), Box::new(m0002_grace_and_tokens::Migration)]
     }
 }

@@ -1,6 +1,7 @@
 //! Group commit: concurrent requests share one transaction.
 //!
-//! 1. [`Committer::submit`] puts a command into a bounded queue; a full queue refuses at once.
+//! 1. [`Committer::submit`] puts a command into a bounded queue; a full queue refuses at once. The server's own chores have
+//!    a lane of their own, and on PostgreSQL a writer of their own.
 //! 2. A `worker`, a thread of its own for each writer of the database, takes what is queued, hands it to storage as one
 //!    batch, and after the commit, and only then, hands the events to the hub and answers each caller. The next batch
 //!    fills meanwhile.
@@ -21,9 +22,9 @@ use crate::{
     hub::Announcer,
     locking::{Command, Outcome},
     metrics::Metrics,
-    storage::{StorageError, Writer},
+    storage::{StorageError, Writers},
 };
-use queue::{Queue, Work};
+use queue::{Chore, Lanes, Queue, Reply};
 use worker::Worker;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,16 +74,19 @@ impl Ended {
 impl Committer {
     /// The handle, and what tells when its workers end: one for each writer.
     pub fn start(
-        writers: Vec<Writer>,
+        writers: Writers,
         metrics: &Arc<Metrics>,
         contention: &Arc<Contention>,
         announcer: &Announcer,
     ) -> io::Result<(Self, Ended)> {
         let queue = Queue::new(Arc::clone(metrics));
         let (ended, has_ended) = mpsc::unbounded_channel();
-        for writer in writers {
+        let lanes = Lanes { requests: true, chores: writers.chores.is_none() };
+        let requests = writers.requests.into_iter().map(|writer| (writer, lanes));
+        let chores = writers.chores.into_iter().map(|writer| (writer, Lanes { requests: false, chores: true }));
+        for (writer, lanes) in requests.chain(chores) {
             let (metrics, contention) = (Arc::clone(metrics), Arc::clone(contention));
-            let worker = Worker { writer, metrics, contention, announcer: announcer.clone() };
+            let worker = Worker { writer, lanes, metrics, contention, announcer: announcer.clone() };
             let (queue, ended) = (Arc::clone(&queue), ended.clone());
             thread::Builder::new().name("committer".to_owned()).spawn(move || {
                 let mut farewell = Farewell { queue, ended, reason: None };
@@ -94,14 +98,29 @@ impl Committer {
 
     pub async fn submit(&self, command: Command) -> Result<Outcome, SubmitError> {
         let (reply, answer) = oneshot::channel();
-        self.queue.put(Work::Command(command, reply))?;
+        self.queue.put(command, reply)?;
         Ok(answer.await.map_err(|_| SubmitError::Stopped)??)
+    }
+
+    /// Writes a sign of life, if one is due; after an outage, grace is given first.
+    pub async fn beat(&self) -> Result<(), SubmitError> {
+        self.chore(Chore::Beat).await
+    }
+
+    /// Looks at some locks whose time to be looked at has come, and ends those that are overdue. Answers how many it looked
+    /// at: none if there are no more.
+    pub async fn expire(&self) -> Result<usize, SubmitError> {
+        self.chore(Chore::Expire).await
     }
 
     /// Deletes some rows that are past their retention; answers how many.
     pub async fn prune(&self) -> Result<usize, SubmitError> {
+        self.chore(Chore::Prune).await
+    }
+
+    async fn chore<T>(&self, chore: impl FnOnce(Reply<T>) -> Chore) -> Result<T, SubmitError> {
         let (reply, answer) = oneshot::channel();
-        self.queue.put(Work::Prune(reply))?;
+        self.queue.put_chore(chore(reply))?;
         Ok(answer.await.map_err(|_| SubmitError::Stopped)??)
     }
 

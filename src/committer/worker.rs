@@ -2,20 +2,26 @@
 
 use std::sync::Arc;
 
-use super::queue::{Queue, Reply, Taken};
+use super::queue::{Chore, Lanes, Queue, Reply, Taken};
 use crate::{
     clock::Stopwatch,
     contention::Contention,
     hub::{Announcer, Extension},
     locking::{Command, Done, Outcome},
     metrics::Metrics,
-    storage::{StorageError, Writer, batch::Committed},
+    storage::{
+        StorageError, Writer,
+        batch::{Appended, Committed},
+    },
 };
 
 const PRUNE_ROWS: u32 = 1000;
+/// Enough to share the cost of a commit; few enough that requests get in between.
+const EXPIRE_LOCKS: u32 = 2000;
 
 pub(super) struct Worker {
     pub writer: Writer,
+    pub lanes: Lanes,
     pub metrics: Arc<Metrics>,
     pub contention: Arc<Contention>,
     pub announcer: Announcer,
@@ -27,26 +33,25 @@ type Fatal = String;
 impl Worker {
     /// Until it is told to stop, or must: then it answers why.
     pub fn run(mut self, queue: &Arc<Queue>) -> Option<Fatal> {
-        while let Some(Taken { commands, replies, prunes, under_way: _under_way }) = queue.take() {
-            if let Err(reason) = self.commit(&commands, replies) {
+        while let Some(Taken { commands, replies, chores, under_way }) = queue.take(self.lanes) {
+            let committed = self.commit(&commands, replies);
+            drop(under_way);
+            let done = committed.and_then(|()| chores.into_iter().try_for_each(|chore| self.chore(chore)));
+            if let Err(reason) = done {
                 return Some(reason);
-            }
-            for reply in prunes {
-                let _ = reply.send(self.writer.prune(PRUNE_ROWS));
             }
         }
         None
     }
 
-    fn commit(&mut self, commands: &[Command], replies: Vec<Reply>) -> Result<(), Fatal> {
+    fn commit(&mut self, commands: &[Command], replies: Vec<Reply<Outcome>>) -> Result<(), Fatal> {
         if commands.is_empty() {
             return Ok(());
         }
         match self.timed(commands) {
-            Ok(mut committed) => {
-                self.announce(commands, &mut committed);
-                self.answer(committed, replies);
-                Ok(())
+            Ok(committed) => {
+                self.announce(commands, &committed.outcomes, committed.appended);
+                self.answer(committed.outcomes, replies)
             }
             Err(StorageError::Conflict(reason)) if commands.len() > 1 => {
                 tracing::warn!(%reason, commands = commands.len(), "batch failed, running its commands one by one");
@@ -60,32 +65,57 @@ impl Worker {
                 for reply in replies {
                     let _ = reply.send(Err(error.clone()));
                 }
-                if matches!(error, StorageError::Rewound { .. }) { Err(error.to_string()) } else { Ok(()) }
+                go_on_after(&error)
             }
         }
     }
 
     /// Before anyone is answered: who acts on an answer finds the room told.
-    fn announce(&self, commands: &[Command], committed: &mut Committed) {
-        self.announcer.appended(std::mem::take(&mut committed.appended));
+    fn announce(&self, commands: &[Command], outcomes: &[Result<Outcome, StorageError>], appended: Vec<Appended>) {
+        self.announcer.appended(appended);
         if self.announcer.wants_extensions() {
-            self.announcer.extended(extensions(commands, &committed.outcomes));
+            self.announcer.extended(extensions(commands, outcomes));
         }
-        if !committed.failed.is_empty() {
+        if outcomes.iter().any(Result::is_err) {
             self.announcer.unknown();
         }
     }
 
-    fn answer(&self, mut committed: Committed, replies: Vec<Reply>) {
-        for (position, (reply, outcome)) in replies.into_iter().zip(committed.outcomes).enumerate() {
-            let answer = committed.failed.remove(&position).map_or(Ok(outcome), Err);
-            match &answer {
+    fn answer(&self, outcomes: Vec<Result<Outcome, StorageError>>, replies: Vec<Reply<Outcome>>) -> Result<(), Fatal> {
+        let mut goes_on = Ok(());
+        for (reply, outcome) in replies.into_iter().zip(outcomes) {
+            match &outcome {
                 Ok(outcome) => self.contention.note(outcome),
-                Err(error) => tracing::error!(%error, "heartbeat not committed"),
+                Err(error) => {
+                    tracing::error!(%error, "command not committed");
+                    goes_on = goes_on.and(go_on_after(error));
+                }
             }
             // A caller that has gone away does not undo what was committed.
-            let _ = reply.send(answer);
+            let _ = reply.send(outcome);
         }
+        goes_on
+    }
+
+    fn chore(&mut self, chore: Chore) -> Result<(), Fatal> {
+        match chore {
+            Chore::Beat(reply) => {
+                let beaten = self.writer.beat();
+                if let Err(error) = &beaten {
+                    tracing::warn!(%error, "no sign of life could be written");
+                }
+                answer_chore(reply, beaten)
+            }
+            Chore::Expire(reply) => answer_chore(reply, self.expire()),
+            Chore::Prune(reply) => answer_chore(reply, self.writer.prune(PRUNE_ROWS)),
+        }
+    }
+
+    fn expire(&mut self) -> Result<usize, StorageError> {
+        let expired = self.writer.expire(EXPIRE_LOCKS).inspect_err(|_| self.announcer.unknown())?;
+        self.metrics.events.inc_by(expired.appended.as_ref().map_or(0, |appended| appended.events.len() as u64));
+        self.announcer.appended(expired.appended.into_iter().collect());
+        Ok(expired.looked_at)
     }
 
     fn timed(&mut self, commands: &[Command]) -> Result<Committed, StorageError> {
@@ -100,11 +130,26 @@ impl Worker {
     }
 }
 
+fn answer_chore<T>(reply: Reply<T>, done: Result<T, StorageError>) -> Result<(), Fatal> {
+    let goes_on = done.as_ref().err().map_or(Ok(()), go_on_after);
+    let _ = reply.send(done);
+    goes_on
+}
+
+/// A database that has lost what this process has seen in it must not be written again.
+fn go_on_after(error: &StorageError) -> Result<(), Fatal> {
+    match error {
+        StorageError::Rewound { .. } => Err(error.to_string()),
+        StorageError::Conflict(_) | StorageError::OutcomeUnknown(_) | StorageError::Unavailable(_) => Ok(()),
+    }
+}
+
 /// Locks that live on, past what the room was told.
-fn extensions(commands: &[Command], outcomes: &[Outcome]) -> Vec<Extension> {
+fn extensions(commands: &[Command], outcomes: &[Result<Outcome, StorageError>]) -> Vec<Extension> {
     let all = commands.iter().zip(outcomes).flat_map(|(command, outcome)| {
         let is_heartbeat = matches!(command, Command::Extend(_));
-        outcome.done.iter().filter_map(move |done| match done {
+        let done = outcome.as_ref().map(|outcome| outcome.done.as_slice()).unwrap_or_default();
+        done.iter().filter_map(move |done| match done {
             Done::Live { lock, resumed } if is_heartbeat || *resumed => Some(Extension(lock.clone())),
             Done::Live { .. } | Done::Ended { .. } => None,
         })

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     auth::{Caller, Role},
+    life::Judged,
     locking::{
         Command, DocumentKey, Fingerprint, Holder, LeaseId, Outcome, Refusal, Request, Timestamp,
         names::{DocumentId, NameError, RequestId, RoomId, SessionId},
@@ -61,8 +62,8 @@ impl Call {
         self.api.clock.now()
     }
 
-    /// The moment at which a read sees whether locks live.
-    pub fn judged_at(&self) -> Timestamp {
+    /// By what a read judges whether locks live.
+    pub fn judged_at(&self) -> Judged {
         self.api.life.judged_at(self.now())
     }
 

@@ -28,7 +28,7 @@ pub struct DocumentView {
     responses((status = 200, body = Timed<DocumentView>)))]
 pub async fn read_lock(call: Call, name: DocumentPath) -> Result<impl Responder, Problem> {
     let key = call.key(Role::Viewer, name)?;
-    let document = call.api.queries.document(&key, call.judged_at()).await?;
+    let document = call.api.queries.document(&key, &call.judged_at()).await?;
     let now = call.now();
     let own = document.locks.iter().find(|lock| lock.holder.owner == call.caller.owner);
     let lock = own.or(document.locks.first()).map(|lock| LockView::new(lock, &call.caller, now));
@@ -66,7 +66,7 @@ pub async fn verify(
         return Err(Problem::invalid("fencing_token", "must not be negative"));
     }
     let key = call.key(Role::Viewer, name)?;
-    let document = call.api.queries.document(&key, call.judged_at()).await?;
+    let document = call.api.queries.document(&key, &call.judged_at()).await?;
     let valid = document.locks.iter().any(|lock| lock.fencing_token == fields.fencing_token);
     let answer = Verified { valid, current_token: document.last_token };
     Ok(web::Json(Timed { answer, server_time: call.now() }))

@@ -57,7 +57,7 @@ pub async fn room_locks(
     let found = call
         .api
         .queries
-        .locks(&call.caller.tenant, &RoomGlobs::all(), &filter, after.as_ref(), limit(page.limit)?, call.judged_at())
+        .locks(&call.caller.tenant, &RoomGlobs::all(), &filter, after.as_ref(), limit(page.limit)?, &call.judged_at())
         .await?;
     let now = call.now();
     let items = found.locks.iter().map(|lock| LockView::new(lock, &call.caller, now)).collect();

@@ -286,7 +286,8 @@ mod tests {
             ttl_seconds: 30,
             metadata: None,
             document_version: None,
-            last_extend: None,
+            linger_ms: None,
+            extend_ids: Vec::new(),
         };
         Event { at, lock, kind: EventKind::Locked }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    DocumentKey, Holder, LeaseId, MemoKey, Metadata,
+    DocumentKey, Holder, LeaseId, Lock, MemoKey, Metadata,
     names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
 };
 
@@ -93,10 +93,16 @@ pub struct ForceUnlock {
     pub note: Option<Arc<str>>,
 }
 
-/// Expire what is overdue on these documents. With none it still commits a sign of life.
+/// End what is overdue on these documents.
 #[derive(Debug, Clone, Default)]
 pub struct Expire {
     pub keys: Vec<DocumentKey>,
+}
+
+impl Expire {
+    pub fn of(locks: &[Lock]) -> Self {
+        Self { keys: locks.iter().map(|lock| lock.key.clone()).collect() }
+    }
 }
 
 /// A request that may be sent again.

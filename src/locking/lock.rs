@@ -7,8 +7,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{
-    Timestamp,
-    command::Fingerprint,
+    EndReason, Timestamp,
     names::{DocumentId, DocumentVersion, OwnerId, RequestId, RoomId, SessionId, TenantId},
 };
 
@@ -53,10 +52,15 @@ pub struct Lock {
     pub ttl_seconds: u32,
     pub metadata: Option<Metadata>,
     pub document_version: Option<DocumentVersion>,
-    pub last_extend: Option<ExtendMemo>,
+    /// Its page said goodbye and may be back within this time; a heartbeat or a resume ends that.
+    pub linger_ms: Option<u32>,
+    /// Request ids of its last heartbeats, oldest first, at most [`Lock::EXTENDS_REMEMBERED`].
+    pub extend_ids: Vec<RequestId>,
 }
 
 impl Lock {
+    pub const EXTENDS_REMEMBERED: usize = 8;
+
     pub fn is_live(&self, now: Timestamp) -> bool {
         now < self.expires_at
     }
@@ -67,18 +71,40 @@ impl Lock {
         self.expires_at.millis_since(now).clamp(0, i64::from(self.ttl_seconds) * 1000)
     }
 
-    /// The same lock with a new end.
+    /// How long the last write gave it: it was written at `expires_at - span_ms`, and grace after an outage gives it
+    /// the same span again.
+    pub fn span_ms(&self) -> i64 {
+        self.linger_ms.map_or(i64::from(self.ttl_seconds) * 1000, i64::from)
+    }
+
+    /// The same lock, with a whole ttl from now.
     #[must_use]
-    pub(super) fn until(&self, expires_at: Timestamp) -> Self {
+    pub(super) fn extended(&self, ttl_seconds: u32, now: Timestamp) -> Self {
+        Self { ttl_seconds, linger_ms: None, ..self.until(now.plus_seconds(ttl_seconds)) }
+    }
+
+    /// The same lock, cut to `linger_ms` from now unless it ends sooner anyway.
+    #[must_use]
+    pub(super) fn lingering(&self, linger_ms: u32, now: Timestamp) -> Self {
+        let left = u32::try_from(self.expires_at.millis_since(now)).unwrap_or_default();
+        let linger_ms = linger_ms.min(left);
+        Self { linger_ms: Some(linger_ms), ..self.until(now.plus_millis(i64::from(linger_ms))) }
+    }
+
+    /// Every new end goes through here, because `due_at` must never be later than it.
+    fn until(&self, expires_at: Timestamp) -> Self {
         Self { expires_at, due_at: self.due_at.min(expires_at), ..self.clone() }
     }
-}
 
-/// The last heartbeat that carried a request id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExtendMemo {
-    pub request_id: RequestId,
-    pub fingerprint: Fingerprint,
+    /// When it ended, noticed now: an overdue lock had ended when its time was over.
+    pub fn ended_at(&self, now: Timestamp) -> Timestamp {
+        self.expires_at.min(now)
+    }
+
+    /// How it ends when nobody ends it.
+    pub(super) fn overdue_reason(&self) -> EndReason {
+        if self.linger_ms.is_some() { EndReason::Released } else { EndReason::Expired }
+    }
 }
 
 /// What a holder tells the others about its lock: a JSON object of at most 2 KiB, kept as its text.

@@ -21,9 +21,9 @@ mod time;
 pub use command::{
     Command, Expire, Extend, Fingerprint, ForceUnlock, LockDocuments, Named, Release, Request, TakeOver, Unlock, Wanted,
 };
-pub use decide::{Decision, decide};
+pub use decide::{Decision, NotRead, decide};
 pub use event::{EndReason, Event, EventKind};
-pub use lock::{DocumentKey, ExtendMemo, Holder, LeaseId, Lock, Metadata, MetadataError};
+pub use lock::{DocumentKey, Holder, LeaseId, Lock, Metadata, MetadataError};
 pub use outcome::{Done, Failed, Outcome, Refusal};
-pub use state::{Change, DocumentState, Ending, Lookup, Memo, MemoKey, MemoLock, Policy, State, Which};
+pub use state::{Change, DocumentRow, Ending, Lookup, Memo, MemoKey, MemoLock, Policy, State, Which};
 pub use time::Timestamp;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     Command, DocumentKey, EndReason, Fingerprint, LeaseId, Lock, Timestamp,
+    decide::distinct,
     names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
 };
 
@@ -13,7 +14,11 @@ pub struct State {
     pub policy: Policy,
     /// New tokens are above it, whatever the document's own says: set after a restore from a backup.
     pub token_floor: i64,
-    pub documents: HashMap<DocumentKey, DocumentState>,
+    /// Rows that were read. A document nobody ever locked has the default row; one that is not here was not read, and
+    /// nothing can be granted on it.
+    pub documents: HashMap<DocumentKey, DocumentRow>,
+    /// Live and overdue ones, by document, in any order.
+    pub locks: HashMap<DocumentKey, Vec<Lock>>,
     pub memos: HashMap<MemoKey, Memo>,
     pub endings: HashMap<Lookup, Ending>,
     /// Of those owners who may get one more.
@@ -37,16 +42,13 @@ impl Default for Policy {
     }
 }
 
-/// A document nobody ever locked is the default: no row, token 0. So is, but for its locks, one of which nobody needs
-/// more.
+/// What a document keeps past its locks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct DocumentState {
+pub struct DocumentRow {
     pub fencing_token: i64,
     /// Meaningful while it has locks.
     pub capacity: u32,
     pub version: Option<DocumentVersion>,
-    /// Live and overdue ones, by slot or any order.
-    pub locks: Vec<Lock>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,9 +100,25 @@ pub struct Ending {
 pub enum Change {
     Grant(Lock),
     Keep(Lock),
-    End { lock: Lock, ending: Ending },
-    Document { key: DocumentKey, fencing_token: i64, capacity: u32, version: Option<DocumentVersion> },
-    Remember { key: MemoKey, memo: Memo },
+    End {
+        lock: Lock,
+        ending: Ending,
+    },
+    /// What a grant does to its document: the token always grows.
+    Document {
+        key: DocumentKey,
+        row: DocumentRow,
+    },
+    /// The version a holder leaves, and nothing else of the document.
+    Version {
+        key: DocumentKey,
+        version: DocumentVersion,
+    },
+    Remember {
+        key: MemoKey,
+        memo: Memo,
+    },
+    Forget(MemoKey),
 }
 
 impl State {
@@ -108,23 +126,28 @@ impl State {
         Self { policy, ..Self::default() }
     }
 
+    pub fn add_locks(&mut self, locks: Vec<Lock>) {
+        for lock in locks {
+            self.locks.entry(lock.key.clone()).or_default().push(lock);
+        }
+    }
+
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Grant(lock) => {
-                self.documents.entry(lock.key.clone()).or_default().locks.push(lock.clone());
+                self.locks.entry(lock.key.clone()).or_default().push(lock.clone());
                 if let Some(count) = self.owner_locks.get_mut(&owner_of(lock)) {
                     *count += 1;
                 }
             }
             Change::Keep(lock) => {
-                let locks = &mut self.documents.entry(lock.key.clone()).or_default().locks;
+                let locks = self.locks.entry(lock.key.clone()).or_default();
                 if let Some(kept) = locks.iter_mut().find(|kept| kept.lease_id == lock.lease_id) {
                     *kept = lock.clone();
                 }
             }
             Change::End { lock, ending } => {
-                let locks = &mut self.documents.entry(lock.key.clone()).or_default().locks;
-                locks.retain(|kept| kept.lease_id != lock.lease_id);
+                self.locks.entry(lock.key.clone()).or_default().retain(|kept| kept.lease_id != lock.lease_id);
                 if let Some(count) = self.owner_locks.get_mut(&owner_of(lock)) {
                     *count = count.saturating_sub(1);
                 }
@@ -133,27 +156,34 @@ impl State {
                     self.endings.insert(lookup, ending.clone());
                 }
             }
-            Change::Document { key, fencing_token, capacity, version } => {
-                let document = self.documents.entry(key.clone()).or_default();
-                document.fencing_token = *fencing_token;
-                document.capacity = *capacity;
-                document.version.clone_from(version);
+            Change::Document { key, row } => {
+                self.documents.insert(key.clone(), row.clone());
+            }
+            Change::Version { key, version } => {
+                if let Some(row) = self.documents.get_mut(key) {
+                    row.version = Some(version.clone());
+                }
             }
             Change::Remember { key, memo } => {
                 self.memos.insert(key.clone(), memo.clone());
             }
+            Change::Forget(key) => {
+                self.memos.remove(key);
+            }
         }
+    }
+
+    pub(super) fn locks_of(&self, key: &DocumentKey) -> &[Lock] {
+        self.locks.get(key).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Which ends of earlier locks the command may ask about. Locks that are in the state need no look-up: should
     /// they end within the batch, [`State::apply`] notes how.
     pub fn lookups(&self, command: &Command) -> Vec<Lookup> {
         match command {
-            Command::Lock(lock) => {
-                let memo = command.memo_key().and_then(|key| self.memos.get(&key));
-                let leases = memo.into_iter().flat_map(|memo| &memo.locks);
-                let pairs = lock.wanted.iter().zip(leases);
-                self.missing(&lock.holder.owner, pairs.map(|(wanted, memo)| (&wanted.key, Which::Lease(memo.lease_id))))
+            Command::Lock(lock) => self.missing(&lock.holder.owner, self.remembered(command)),
+            Command::Extend(extend) if self.memo(command).is_some() => {
+                self.missing(&extend.owner, self.remembered(command))
             }
             Command::Extend(extend) => {
                 self.missing(&extend.owner, extend.keys.iter().map(|key| (key, extend.named.which())))
@@ -168,11 +198,20 @@ impl State {
         }
     }
 
+    fn memo(&self, command: &Command) -> Option<&Memo> {
+        self.memos.get(&command.memo_key()?)
+    }
+
+    /// The leases that this request got when it came before, if it did.
+    fn remembered<'a>(&'a self, command: &'a Command) -> impl Iterator<Item = (&'a DocumentKey, Which)> {
+        let leases = self.memo(command).into_iter().flat_map(|memo| &memo.locks);
+        distinct(command.keys(), |key| *key).zip(leases).map(|(key, memo)| (key, Which::Lease(memo.lease_id)))
+    }
+
     fn missing<'a>(&self, owner: &OwnerId, asked: impl Iterator<Item = (&'a DocumentKey, Which)>) -> Vec<Lookup> {
         asked
             .filter(|(key, which)| {
-                let locks = self.documents.get(*key).map(|document| document.locks.as_slice()).unwrap_or_default();
-                !locks.iter().any(|lock| lock.holder.owner == *owner && which.means(lock))
+                !self.locks_of(key).iter().any(|lock| lock.holder.owner == *owner && which.means(lock))
             })
             .map(|(key, which)| Lookup { key: key.clone(), owner: owner.clone(), which })
             .collect()

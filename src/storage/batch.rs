@@ -1,12 +1,12 @@
 //! One batch of commands on its way through a home of storage.
 //!
 //! The home, inside one transaction:
-//! 1. loads [`Batch::document_keys`] and the locks of [`Batch::keys`] into `state.documents`, under row locks, then
-//!    [`Batch::memo_keys`], then [`Batch::lookups`];
+//! 1. loads the rows of [`Batch::document_keys`] into `state.documents` and the locks of [`Batch::keys`] into
+//!    `state.locks`, under row locks, then [`Batch::memo_keys`], then [`Batch::lookups`];
 //! 2. reads the time and calls [`Batch::decide`];
 //! 3. writes `changes` in order, appends `events` under the next sequences, commits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::StorageError;
 use crate::locking::{
@@ -17,11 +17,18 @@ use crate::locking::{
 /// What was committed.
 #[derive(Debug, Default)]
 pub struct Committed {
-    pub outcomes: Vec<Outcome>,
-    /// By transaction: there may have been two.
+    /// One for each command. A command fails alone if its part was left to a transaction of its own.
+    pub outcomes: Vec<Result<Outcome, StorageError>>,
+    /// By transaction: there may have been several.
     pub appended: Vec<Appended>,
-    /// Commands, by their positions, whose part was left to a transaction of its own that failed.
-    pub failed: BTreeMap<usize, StorageError>,
+}
+
+/// One step of expiry.
+#[derive(Debug, Default)]
+pub struct Expired {
+    /// Locks whose time to be looked at had come; none if there are no more.
+    pub looked_at: usize,
+    pub appended: Option<Appended>,
 }
 
 /// Events as one transaction added them to the log; never none.
@@ -95,15 +102,20 @@ impl<'c> Batch<'c> {
     }
 
     /// Each command on the state the previous one left.
-    pub fn decide(&mut self, now: Timestamp) {
-        self.decide_if(now, |_, _| true);
+    pub fn decide(&mut self, now: Timestamp) -> Result<(), StorageError> {
+        self.decide_if(now, |_, _| true).map(drop)
     }
 
     /// The same, but decisions that are not accepted are not made: their commands are answered by their positions.
-    pub fn decide_if(&mut self, now: Timestamp, accepts: impl Fn(&Command, &Decision) -> bool) -> Vec<usize> {
+    pub fn decide_if(
+        &mut self,
+        now: Timestamp,
+        accepts: impl Fn(&Command, &Decision) -> bool,
+    ) -> Result<Vec<usize>, StorageError> {
         let mut undecided = Vec::new();
         for (position, command) in self.commands.iter().enumerate() {
             let decision = decide(&self.state, command, now);
+            let decision = decision.map_err(|not_read| StorageError::Conflict(not_read.to_string()))?;
             if !accepts(command, &decision) {
                 undecided.push(position);
                 self.outcomes.push(Outcome::default());
@@ -116,6 +128,12 @@ impl<'c> Batch<'c> {
             self.changes.extend(decision.changes);
             self.events.extend(decision.events);
         }
-        undecided
+        Ok(undecided)
+    }
+
+    /// What its transaction has committed, after the sequence `base`.
+    pub fn committed(self, base: i64) -> Committed {
+        let appended = Appended::after(base, self.events).into_iter().collect();
+        Committed { outcomes: self.outcomes.into_iter().map(Ok).collect(), appended }
     }
 }

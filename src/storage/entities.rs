@@ -49,8 +49,8 @@ pub mod document_lock {
         pub ttl_seconds: i32,
         pub metadata: Option<String>,
         pub document_version: Option<String>,
-        pub extend_request_id: Option<String>,
-        pub extend_fingerprint: Option<Vec<u8>>,
+        pub linger_ms: Option<i32>,
+        pub extend_ids: Option<String>,
     }
 
     #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
@@ -125,6 +125,23 @@ pub mod log_head {
         pub epoch: Uuid,
         pub sequence: i64,
         pub token_floor: i64,
+    }
+
+    #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
+    pub enum Relation {}
+
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
+pub mod outage {
+    use sea_orm::entity::prelude::*;
+
+    #[derive(Debug, Clone, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "outages")]
+    pub struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub back_at: i64,
+        pub last_alive: i64,
     }
 
     #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

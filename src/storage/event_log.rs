@@ -1,7 +1,6 @@
 //! Events as rows of the log, written by the homes of storage and read by everyone else.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -27,36 +26,66 @@ pub struct Head {
     pub sequence: i64,
 }
 
-/// The head as this process has seen it. It only goes forward: one that does not is a restored or failed-over database,
-/// whose tokens would be given out a second time.
+/// An event by what no other one has: in two histories of one log, the same lease does not do the same at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub lease_id: Uuid,
+    pub at: Timestamp,
+}
+
+impl Mark {
+    pub fn of(event: &Event) -> Self {
+        Self { lease_id: event.lock.lease_id, at: event.at }
+    }
+}
+
+/// A head as this process has seen it, with the event there; none at the beginning, or if it has been pruned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    pub head: Head,
+    pub mark: Option<Mark>,
+}
+
+/// What this process has seen of the log. A log only grows: one that is behind, or has another event where this process
+/// knows one, is a restored or failed-over database, whose tokens would be given out a second time.
 #[derive(Debug, Default)]
-pub(super) struct KnownHead(Mutex<Option<Head>>);
+pub(super) struct KnownHead(Mutex<Option<Known>>);
 
 impl KnownHead {
     /// What a head that is read from now on has to be compared with: another writer may go on meanwhile.
-    pub fn before(&self) -> Option<Head> {
-        *self.known()
+    pub fn before(&self) -> Option<Known> {
+        *self.0.lock()
     }
 
-    pub fn sees(&self, head: Head, before: Option<Head>) -> Result<(), StorageError> {
-        let is_behind = |known: Head| head.epoch != known.epoch || head.sequence < known.sequence;
-        if let Some(known) = before.filter(|known| is_behind(*known)) {
-            return Err(StorageError::Rewound { known: known.to_string(), found: head.to_string() });
+    /// `there` is the event that was found where `before` knows one.
+    pub fn sees(&self, found: Known, before: Option<Known>, there: Option<Mark>) -> Result<(), StorageError> {
+        if let Some(known) = before {
+            let is_behind = found.head.epoch != known.head.epoch || found.head.sequence < known.head.sequence;
+            // Should it be gone, it was pruned: a log that was put back and grew past it again has one.
+            let is_another = known.mark.is_some() && there.is_some() && known.mark != there;
+            if is_behind || is_another {
+                let other = if is_behind { "" } else { ", with another event there" };
+                let (known, found) = (format!("{}{other}", known.head), found.head.to_string());
+                return Err(StorageError::Rewound { known, found });
+            }
         }
-        self.known().get_or_insert(head);
-        self.wrote(head.sequence);
+        self.goes_on(found);
         Ok(())
     }
 
     /// Committed by this process.
-    pub fn wrote(&self, sequence: i64) {
-        if let Some(known) = &mut *self.known() {
-            known.sequence = known.sequence.max(sequence);
+    pub fn wrote(&self, sequence: i64, last: &Event) {
+        let epoch = self.0.lock().map(|known| known.head.epoch);
+        if let Some(epoch) = epoch {
+            self.goes_on(Known { head: Head { epoch, sequence }, mark: Some(Mark::of(last)) });
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Head>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn goes_on(&self, found: Known) {
+        let mut known = self.0.lock();
+        if known.is_none_or(|known| known.head.sequence < found.head.sequence) {
+            *known = Some(found);
+        }
     }
 }
 
@@ -85,6 +114,8 @@ pub struct Row<'e> {
     pub by: Option<&'e str>,
     pub note: Option<&'e str>,
     pub held_ms: Option<i64>,
+    /// When the lock ended, which may be before that was noticed.
+    pub ended_at: Option<i64>,
     pub body: String,
 }
 
@@ -103,12 +134,13 @@ impl<'e> Row<'e> {
         };
         let body = serde_json::to_string(&body).unwrap_or_default();
         match &event.kind {
-            EventKind::Locked => Self { reason: None, by: None, note: None, held_ms: None, body },
+            EventKind::Locked => Self { reason: None, by: None, note: None, held_ms: None, ended_at: None, body },
             EventKind::Unlocked { reason, by, note } => Self {
                 reason: Some(reason.name()),
                 by: by.as_ref().map(|by| by.as_str()),
                 note: note.as_deref(),
                 held_ms: Some(event.at.millis_since(lock.acquired_at)),
+                ended_at: Some(lock.ended_at(event.at).millis()),
                 body,
             },
         }
@@ -186,7 +218,8 @@ impl Logged {
             ttl_seconds: self.body.ttl_seconds,
             metadata: self.body.metadata.map(|metadata| Metadata::from_stored(metadata.get())),
             document_version: self.body.document_version.map(DocumentVersion::from_stored),
-            last_extend: None,
+            linger_ms: None,
+            extend_ids: Vec::new(),
         };
         Event { at: self.at, lock, kind }
     }

@@ -1,9 +1,9 @@
-//! What a request id did, as the text both databases keep.
+//! What request ids did, as the texts both databases keep.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::locking::MemoLock;
+use crate::locking::{MemoLock, names::RequestId};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
@@ -27,4 +27,14 @@ pub(super) fn from_text(text: &str) -> Vec<MemoLock> {
         .into_iter()
         .map(|Stored { lease_id, fencing_token, resumed }| MemoLock { lease_id, fencing_token, resumed })
         .collect()
+}
+
+/// Nothing for a lock whose heartbeats had no ids, as nearly all.
+pub(super) fn ids_to_text(ids: &[RequestId]) -> Option<String> {
+    (!ids.is_empty()).then(|| serde_json::to_string(ids).unwrap_or_default())
+}
+
+/// A text that nobody here has written counts as no ids.
+pub(super) fn ids_from_text(text: Option<&str>) -> Vec<RequestId> {
+    text.map(|text| serde_json::from_str(text).unwrap_or_default()).unwrap_or_default()
 }

@@ -32,15 +32,18 @@ use crate::{
     locking::{Command, Policy, Timestamp},
     settings::DatabaseUrl,
 };
-use batch::Committed;
+use batch::{Committed, Expired};
 use entities::{event, server_life};
 pub use new_epoch::{NewEpoch, NewEpochError, new_epoch};
 pub use queries::Queries;
 pub use soft_state::SoftState;
 pub use sqlite::backup::{BackupError, backup};
 
-/// A ticket in a waiting line lives this long without its server.
-const TICKET_MS: i64 = 15_000;
+/// So many of an owner's last ends on one document are searched for a session: what one heartbeat may cost everyone is
+/// bounded (docs/decisions/0004).
+const ENDINGS_SEARCHED: i64 = 100;
+/// No lock has a longer ttl, whatever the settings.
+const LONGEST_TTL_MS: i64 = 86_400_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StorageError {
@@ -160,20 +163,29 @@ impl Storage {
         }
     }
 
-    /// SQLite has one writer. PostgreSQL has several, which it keeps apart as it does those of different servers: while
-    /// one waits for its commit, another locks and reads what it needs.
-    pub fn writers(&self, policy: Policy, clock: &Clock, life: &Arc<Life>) -> io::Result<Vec<Writer>> {
+    /// SQLite has one writer, for everything. PostgreSQL has several, which it keeps apart as it does those of different
+    /// servers: while one waits for its commit, another locks and reads what it needs; and one of its own for chores.
+    pub fn writers(&self, policy: Policy, clock: &Clock, life: &Arc<Life>) -> io::Result<Writers> {
         match &self.home {
             Home::Sqlite { path, .. } => {
                 let writer = sqlite::Writer::new(path.clone(), policy, clock.clone(), Arc::clone(life));
-                Ok(vec![Writer::Sqlite(Box::new(writer))])
+                Ok(Writers { requests: vec![Writer::Sqlite(Box::new(writer))], chores: None })
             }
             Home::Postgres { options, .. } => {
                 let writers = postgres::Writer::several(options, policy, clock, life)?;
-                Ok(writers.into_iter().map(|writer| Writer::Postgres(Box::new(writer))).collect())
+                let mut writers = writers.into_iter().map(|writer| Writer::Postgres(Box::new(writer)));
+                let chores = writers.next();
+                Ok(Writers { requests: writers.collect(), chores })
             }
         }
     }
+}
+
+/// Who writes requests, and who does the chores (signs of life, expiry, pruning) if it is somebody else.
+#[derive(Debug)]
+pub struct Writers {
+    pub requests: Vec<Writer>,
+    pub chores: Option<Writer>,
 }
 
 /// Writes batches, on a thread of its own.
@@ -189,6 +201,23 @@ impl Writer {
         match self {
             Self::Sqlite(writer) => writer.commit(commands),
             Self::Postgres(writer) => writer.commit(commands),
+        }
+    }
+
+    /// A sign of life, if the last one was a second ago; after an outage, grace.
+    pub fn beat(&mut self) -> Result<(), StorageError> {
+        match self {
+            Self::Sqlite(writer) => writer.commit(&[]).map(drop),
+            Self::Postgres(writer) => writer.beat(),
+        }
+    }
+
+    /// Looks at up to `limit` locks whose time to be looked at has come, and ends those that are overdue. Other servers
+    /// that do the same get other locks.
+    pub fn expire(&mut self, limit: u32) -> Result<Expired, StorageError> {
+        match self {
+            Self::Sqlite(writer) => writer.expire(limit),
+            Self::Postgres(writer) => writer.expire(limit),
         }
     }
 

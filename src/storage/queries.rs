@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     auth::RoomGlobs,
+    life::{Judged, Outages},
     locking::{
         DocumentKey, Holder, Lock, Metadata, Timestamp,
         names::{DocumentId, DocumentVersion, OwnerId, RoomId, SessionId, TenantId},
@@ -82,7 +83,7 @@ impl Queries {
         Self { reads }
     }
 
-    pub async fn document(&self, key: &DocumentKey, now: Timestamp) -> Result<DocumentRead, StorageError> {
+    pub async fn document(&self, key: &DocumentKey, judged: &Judged) -> Result<DocumentRead, StorageError> {
         let snapshot = self.snapshot().await?;
         let DocumentKey { tenant, room, document } = key;
         let name = (tenant.to_string(), room.to_string(), document.to_string());
@@ -93,7 +94,7 @@ impl Queries {
         let locks = in_time(
             document_lock::Entity::find()
                 .filter(document_lock::Column::Document.eq(document.as_str()))
-                .filter(live(tenant, now).add(document_lock::Column::Room.eq(room.as_str())))
+                .filter(live(tenant, judged).add(document_lock::Column::Room.eq(room.as_str())))
                 .order_by_asc(document_lock::Column::FencingToken)
                 .all(&snapshot),
         )
@@ -103,11 +104,12 @@ impl Queries {
                 .filter(lock_waiter::Column::Tenant.eq(tenant.as_str()))
                 .filter(lock_waiter::Column::Room.eq(room.as_str()))
                 .filter(lock_waiter::Column::Document.eq(document.as_str()))
-                .filter(lock_waiter::Column::ExpiresAt.gt(now.millis()))
+                .filter(lock_waiter::Column::ExpiresAt.gt(judged.at.millis()))
                 .count(&snapshot),
         )
         .await?;
-        Ok(DocumentRead { locks: locks.into_iter().map(Lock::from).collect(), last_token: row.fencing_token, waiting })
+        let locks = locks.into_iter().map(|row| lock(row, &judged.outages)).collect();
+        Ok(DocumentRead { locks, last_token: row.fencing_token, waiting })
     }
 
     /// Live locks by room, document and slot.
@@ -118,10 +120,10 @@ impl Queries {
         filter: &LockFilter,
         after: Option<&LockCursor>,
         limit: u64,
-        now: Timestamp,
+        judged: &Judged,
     ) -> Result<LockPage, StorageError> {
         use document_lock::Column::{Document, Room, Slot};
-        let mut query = document_lock::Entity::find().filter(matching(tenant, rooms, filter, now, self.backend()));
+        let mut query = document_lock::Entity::find().filter(matching(tenant, rooms, filter, judged, self.backend()));
         if let Some(LockCursor { room, document, slot }) = after {
             let position = Expr::tuple([Expr::col(Room), Expr::col(Document), Expr::col(Slot)]);
             query = query.filter(position.gt(Expr::tuple([
@@ -141,7 +143,7 @@ impl Queries {
             document: row.document.clone(),
             slot: row.slot,
         });
-        Ok(LockPage { locks: rows.into_iter().map(Lock::from).collect(), next })
+        Ok(LockPage { locks: rows.into_iter().map(|row| lock(row, &judged.outages)).collect(), next })
     }
 
     pub async fn count_locks(
@@ -149,11 +151,11 @@ impl Queries {
         tenant: &TenantId,
         rooms: &RoomGlobs,
         filter: &LockFilter,
-        now: Timestamp,
+        judged: &Judged,
     ) -> Result<u64, StorageError> {
         Ok(in_time(
             document_lock::Entity::find()
-                .filter(matching(tenant, rooms, filter, now, self.backend()))
+                .filter(matching(tenant, rooms, filter, judged, self.backend()))
                 .count(&self.reads),
         )
         .await?)
@@ -168,36 +170,22 @@ impl Queries {
         &self,
         tenant: &TenantId,
         lease_id: Uuid,
-        now: Timestamp,
+        judged: &Judged,
     ) -> Result<Option<Lock>, StorageError> {
         let row = in_time(
             document_lock::Entity::find()
-                .filter(live(tenant, now).add(document_lock::Column::LeaseId.eq(lease_id)))
+                .filter(live(tenant, judged).add(document_lock::Column::LeaseId.eq(lease_id)))
                 .one(&self.reads),
         )
         .await?;
-        Ok(row.map(Lock::from))
+        Ok(row.map(|row| lock(row, &judged.outages)))
     }
 
-    /// Documents with a lock that expiry has to look at.
-    pub async fn due_documents(&self, now: Timestamp, limit: u64) -> Result<Vec<DocumentKey>, StorageError> {
-        use document_lock::Column::{Document, DueAt, Room, Tenant};
-        let rows: Vec<(String, String, String)> = in_time(
-            document_lock::Entity::find()
-                .select_only()
-                .columns([Tenant, Room, Document])
-                .filter(DueAt.lte(now.millis()))
-                .order_by_asc(DueAt)
-                .limit(limit)
-                .into_tuple()
-                .all(&self.reads),
-        )
-        .await?;
-        let mut keys: Vec<_> = rows.iter().map(|(tenant, room, document)| key(tenant, room, document)).collect();
-        // A semaphore's document may be due by several slots.
-        keys.sort_unstable();
-        keys.dedup();
-        Ok(keys)
+    /// Whether there is a lock that expiry has to look at.
+    pub async fn is_any_due(&self, now: Timestamp) -> Result<bool, StorageError> {
+        use document_lock::Column::{DueAt, Slot};
+        let due = document_lock::Entity::find().select_only().column(Slot).filter(DueAt.lte(now.millis())).limit(1);
+        Ok(in_time(due.into_tuple::<i32>().one(&self.reads)).await?.is_some())
     }
 
     pub async fn events(
@@ -271,20 +259,33 @@ pub(super) async fn in_time<T>(read: impl Future<Output = Result<T, DbErr>>) -> 
     }
 }
 
-fn live(tenant: &TenantId, now: Timestamp) -> Condition {
-    Condition::all()
-        .add(document_lock::Column::Tenant.eq(tenant.as_str()))
-        .add(document_lock::Column::ExpiresAt.gt(now.millis()))
+/// Locks that live, by their rows and by the outages that these may not know of.
+fn live(tenant: &TenantId, judged: &Judged) -> Condition {
+    use document_lock::Column::{ExpiresAt, LingerMs, Tenant, TtlSeconds};
+    // As `Lock::span_ms` has it. Big integers: a day in milliseconds times a thousand would be too much for others.
+    let span = || Expr::col(LingerMs).if_null(Expr::col(TtlSeconds).mul(1000));
+    let written = || Expr::col(ExpiresAt).sub(span());
+    let rows = judged.outages.live_rows(judged.at).into_iter().map(|rows| {
+        let mut fits = Condition::all().add(ExpiresAt.gt(rows.expires_after.millis()));
+        if let Some(from) = rows.written_from {
+            fits = fits.add(written().gte(from.millis()));
+        }
+        if let Some(before) = rows.written_before {
+            fits = fits.add(written().lt(before.millis())).add(span().gt(rows.span_over_ms));
+        }
+        fits
+    });
+    Condition::all().add(Tenant.eq(tenant.as_str())).add(rows.fold(Condition::any(), Condition::add))
 }
 
 fn matching(
     tenant: &TenantId,
     rooms: &RoomGlobs,
     filter: &LockFilter,
-    now: Timestamp,
+    judged: &Judged,
     backend: DbBackend,
 ) -> Condition {
-    let mut condition = live(tenant, now).add(in_rooms(rooms, document_lock::Column::Room, backend));
+    let mut condition = live(tenant, judged).add(in_rooms(rooms, document_lock::Column::Room, backend));
     if let Some(room) = &filter.room {
         condition = condition.add(document_lock::Column::Room.eq(room.as_str()));
     }
@@ -319,27 +320,29 @@ pub(super) fn key(tenant: &str, room: &str, document: &str) -> DocumentKey {
     }
 }
 
-impl From<document_lock::Model> for Lock {
-    fn from(row: document_lock::Model) -> Self {
-        Self {
-            key: key(&row.tenant, &row.room, &row.document),
-            slot: row.slot.try_into().unwrap_or_default(),
-            lease_id: row.lease_id,
-            hold: row.hold.try_into().unwrap_or(u32::MAX),
-            fencing_token: row.fencing_token,
-            holder: Holder {
-                owner: OwnerId::from_stored(row.owner_id),
-                session: row.session_id.map(SessionId::from_stored),
-                name: row.name.map(Into::into),
-            },
-            acquired_at: Timestamp::from_millis(row.acquired_at),
-            expires_at: Timestamp::from_millis(row.expires_at),
-            due_at: Timestamp::from_millis(row.due_at),
-            ttl_seconds: row.ttl_seconds.try_into().unwrap_or_default(),
-            metadata: row.metadata.map(Metadata::from_stored),
-            document_version: row.document_version.map(DocumentVersion::from_stored),
-            // Only decisions look at it.
-            last_extend: None,
-        }
-    }
+/// The lock of a row, with its real end.
+pub(super) fn lock(row: document_lock::Model, outages: &Outages) -> Lock {
+    let mut lock = Lock {
+        key: key(&row.tenant, &row.room, &row.document),
+        slot: row.slot.try_into().unwrap_or_default(),
+        lease_id: row.lease_id,
+        hold: row.hold.try_into().unwrap_or(u32::MAX),
+        fencing_token: row.fencing_token,
+        holder: Holder {
+            owner: OwnerId::from_stored(row.owner_id),
+            session: row.session_id.map(SessionId::from_stored),
+            name: row.name.map(Into::into),
+        },
+        acquired_at: Timestamp::from_millis(row.acquired_at),
+        expires_at: Timestamp::from_millis(row.expires_at),
+        due_at: Timestamp::from_millis(row.due_at),
+        ttl_seconds: row.ttl_seconds.try_into().unwrap_or_default(),
+        metadata: row.metadata.map(Metadata::from_stored),
+        document_version: row.document_version.map(DocumentVersion::from_stored),
+        linger_ms: row.linger_ms.map(|linger| linger.try_into().unwrap_or_default()),
+        // Only decisions look at them.
+        extend_ids: Vec::new(),
+    };
+    lock.expires_at = outages.end_of(lock.expires_at, lock.span_ms());
+    lock
 }

@@ -8,13 +8,16 @@ use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder
 pub use super::event_log::Head;
 use super::{
     Queries, StorageError,
-    entities::{document_lock, event, log_head},
+    entities::{document_lock, event, log_head, outage},
     event_log::Logged,
-    queries::in_time,
+    queries::{in_time, lock},
 };
-use crate::locking::{
-    Event, Lock,
-    names::{RoomId, TenantId},
+use crate::{
+    life::{Outage, Outages},
+    locking::{
+        Event, Lock, Timestamp,
+        names::{RoomId, TenantId},
+    },
 };
 
 /// Who has missed more than this is better served by a snapshot.
@@ -84,8 +87,17 @@ impl Queries {
             .order_by_asc(document_lock::Column::Document)
             .order_by_asc(document_lock::Column::Slot);
         let locks = in_time(locks.all(&snapshot)).await?;
-        Ok(Start { head, told: Told::Locks(locks.into_iter().map(Lock::from).collect()) })
+        let outages = in_time(outages(&snapshot)).await?;
+        Ok(Start { head, told: Told::Locks(locks.into_iter().map(|row| lock(row, &outages)).collect()) })
     }
+}
+
+async fn outages(reads: &impl ConnectionTrait) -> Result<Outages, sea_orm::DbErr> {
+    let outage = |row: outage::Model| Outage {
+        last_alive: Timestamp::from_millis(row.last_alive),
+        back: Timestamp::from_millis(row.back_at),
+    };
+    Ok(Outages::new(outage::Entity::find().all(reads).await?.into_iter().map(outage).collect()))
 }
 
 async fn head(reads: &impl ConnectionTrait) -> Result<Head, sea_orm::DbErr> {

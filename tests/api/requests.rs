@@ -167,29 +167,56 @@ async fn many_unlocks_sent_again_end_nothing_more() {
 }
 
 #[tokio::test]
-async fn extends_remember_their_last_id_only() {
+async fn extends_remember_the_ids_of_the_locks_last_eight_heartbeats() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
-    let lock = alice.post(LOCK, json!({})).await.ok();
+    let lock = alice.post(LOCK, json!({"ttl_seconds": 60})).await.ok();
     let beat = async |id: &str| {
         server.pass_seconds(1).await;
         alice.put(LOCK, json!({"request_id": id})).await.ok()["expires_at"].clone()
     };
-    let one = beat("1").await;
-    assert_eq!(beat("1").await, one);
-    let two = beat("2").await;
-    assert_ne!(two, one);
-    let one_again = beat("1").await;
-    assert!(one_again.as_str() > two.as_str(), "the first id is forgotten, so it extends again");
-    // A heartbeat without id in between does not make it forget.
-    alice.put(LOCK, json!({})).await.ok();
-    let latest = alice.get(LOCK).await.ok()["lock"]["expires_at"].clone();
+    let first = beat("1").await;
+    assert_eq!(beat("1").await, first);
+    let mut latest = first.clone();
+    for id in ["2", "3", "4", "5", "6", "7", "8"] {
+        let next = beat(id).await;
+        assert_ne!(next, latest);
+        latest = next;
+    }
+    // However late: nothing is extended, and the lock is told as it is.
     assert_eq!(beat("1").await, latest);
+    // A heartbeat without id in between does not make it forget.
+    latest = alice.put(LOCK, json!({})).await.ok()["expires_at"].clone();
+    assert_eq!(beat("1").await, latest);
+    assert_ne!(beat("9").await, latest);
+    latest = alice.get(LOCK).await.ok()["lock"]["expires_at"].clone();
+    assert_eq!(beat("2").await, latest);
+    assert_ne!(beat("1").await, latest, "the ninth id has taken its place");
     let many = json!({"documents": ["main"], "request_id": "many"});
     let first = alice.put(ROOM, many.clone()).await.ok();
     server.pass_seconds(1).await;
     assert_eq!(alice.put(ROOM, many).await.ok()["items"][0]["expires_at"], first["items"][0]["expires_at"]);
     assert_eq!(first["items"][0]["lease_id"], lock["lease_id"]);
+}
+
+#[tokio::test]
+async fn an_id_of_a_heartbeat_is_refused_on_another_document_and_for_another_call() {
+    let server = TestServer::start().await;
+    let alice = server.editor("alice");
+    let other = "/api/documents/room/other/lock";
+    alice.post(LOCK, json!({})).await.ok();
+    alice.post(other, json!({})).await.ok();
+    let beat = json!({"request_id": "r"});
+    let first = alice.put(LOCK, beat.clone()).await.ok();
+    server.pass_seconds(1).await;
+    alice.put(other, beat.clone()).await.problem(422, "REQUEST_ID_REUSED");
+    alice.delete(other, beat.clone()).await.problem(422, "REQUEST_ID_REUSED");
+    alice.post("/api/documents/room/third/lock", beat.clone()).await.problem(422, "REQUEST_ID_REUSED");
+    assert_eq!(alice.put(LOCK, beat.clone()).await.ok()["expires_at"], first["expires_at"]);
+    // Once its lock has ended, it says how.
+    alice.delete(LOCK, json!({})).await.ok();
+    alice.post(LOCK, json!({})).await.ok();
+    alice.put(LOCK, beat).await.problem(409, "LEASE_RELEASED");
 }
 
 #[tokio::test]

@@ -155,7 +155,7 @@ async fn a_lingering_lock_is_resumed_by_the_same_session() {
 }
 
 #[tokio::test]
-async fn a_lingering_lock_nobody_resumes_expires() {
+async fn a_lingering_lock_nobody_resumes_ends_as_released() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let lock = alice.post(LOCK, json!({"session_id": "tab"})).await.ok();
@@ -166,8 +166,9 @@ async fn a_lingering_lock_nobody_resumes_expires() {
     assert_eq!(alice.post(RELEASE, goodbye(10_000)).await.ok()["expires_in_ms"], 1000);
     server.pass_seconds(1).await;
     server.sweep().await;
-    assert_eq!(reasons(&server.events().await), ["expired"]);
-    alice.post(RELEASE, goodbye(0)).await.problem(409, "LEASE_EXPIRED");
+    assert_eq!(reasons(&server.events().await), ["released"]);
+    assert_eq!(server.events().await.last().unwrap()["by"], "alice");
+    alice.post(RELEASE, goodbye(0)).await.problem(409, "LEASE_RELEASED");
 }
 
 #[tokio::test]

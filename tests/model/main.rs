@@ -16,10 +16,10 @@ use std::{
 use doclock::{
     auth::RoomGlobs,
     clock::{Clock, ManualClock},
-    life::Life,
-    locking::{Command, Policy, Timestamp, names::TenantId},
+    life::{Judged, Life},
+    locking::{Command, Outcome, Policy, Timestamp, names::TenantId},
     settings::DatabaseUrl,
-    storage::{Storage, StorageError, Writer, batch::Committed, queries::EventFilter},
+    storage::{Storage, Writer, Writers, queries::EventFilter},
 };
 use proptest::{collection::vec, prelude::*};
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ use crate::{
 
 /// A database of its own, with time that the test moves.
 struct Subject {
-    writers: Vec<Writer>,
+    writers: Writers,
     clock: ManualClock,
     storage: Storage,
     _folder: TempDir,
@@ -59,8 +59,13 @@ impl Subject {
     }
 
     /// One writer's work: what several do at once is seen in tests/cluster.
-    fn commit(&mut self, commands: &[Command]) -> Result<Committed, StorageError> {
-        self.writers[0].commit(commands)
+    fn commit(&mut self, commands: &[Command]) -> Vec<Outcome> {
+        let committed = self.writers.requests[0].commit(commands).unwrap();
+        committed.outcomes.into_iter().map(Result::unwrap).collect()
+    }
+
+    fn chores(&mut self) -> &mut Writer {
+        self.writers.chores.as_mut().unwrap_or(&mut self.writers.requests[0])
     }
 
     /// With signs of life, so that it is no outage.
@@ -68,7 +73,7 @@ impl Subject {
         while millis > 0 {
             let step = millis.min(1000);
             self.clock.advance(Duration::from_millis(step.into()));
-            self.commit(&[]).unwrap();
+            self.chores().beat().unwrap();
             millis -= step;
         }
     }
@@ -97,10 +102,11 @@ fn check_history(home: Home, steps: &[Step]) -> Result<(), String> {
     for step in steps {
         subject.pass(step.after_ms);
         let command = command(&step.act, &mut leases);
-        let outcome = subject.commit(std::slice::from_ref(&command)).unwrap().outcomes.remove(0);
+        let outcome = subject.commit(std::slice::from_ref(&command)).remove(0);
         model.check(&step.act, &outcome, subject.clock.now().millis())?;
         for document in 0..2 {
-            let read = block_on(subject.storage.queries.document(&key(document), subject.clock.now())).unwrap();
+            let judged = Judged { at: subject.clock.now(), outages: Arc::default() };
+            let read = block_on(subject.storage.queries.document(&key(document), &judged)).unwrap();
             let mut found: Vec<_> = read.locks.iter().map(|lock| lock.fencing_token).collect();
             let held = model.live.get(&document).map(Vec::as_slice).unwrap_or_default();
             let mut expected: Vec<_> = held.iter().map(|held| held.token).collect();
@@ -130,9 +136,8 @@ fn check_batching(home: Home, steps: &[Step], cuts: Vec<usize>) {
         one.pass(*after_ms);
         many.pass(*after_ms);
         let batch: Vec<_> = batch.iter().map(|(_, command)| command.clone()).collect();
-        let singly: Vec<_> =
-            batch.iter().flat_map(|command| one.commit(std::slice::from_ref(command)).unwrap().outcomes).collect();
-        assert_eq!(many.commit(&batch).unwrap().outcomes, singly, "{batch:#?}");
+        let singly: Vec<_> = batch.iter().flat_map(|command| one.commit(std::slice::from_ref(command))).collect();
+        assert_eq!(many.commit(&batch), singly, "{batch:#?}");
         rest = later;
     }
     // Of one document in order; commands on different ones may pass each other.

@@ -54,8 +54,8 @@ pub async fn locks(call: Call, Query(params): Query<LockTableParams>) -> Result<
     let filter = LockFilter { room, owner, document };
     let after = cursor.as_deref().map(decode_cursor).transpose()?;
     let (tenant, rooms, at) = (&call.caller.tenant, &call.caller.rooms, call.judged_at());
-    let page = call.api.queries.locks(tenant, rooms, &filter, after.as_ref(), limit(wanted)?, at).await?;
-    let total = call.api.queries.count_locks(tenant, rooms, &filter, at).await?;
+    let page = call.api.queries.locks(tenant, rooms, &filter, after.as_ref(), limit(wanted)?, &at).await?;
+    let total = call.api.queries.count_locks(tenant, rooms, &filter, &at).await?;
     let now = call.now();
     let items = page.locks.iter().map(|lock| LockView::new(lock, &call.caller, now)).collect();
     let answer = LockTable { items, next_cursor: page.next.as_ref().map(encode_cursor), total };

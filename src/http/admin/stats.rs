@@ -125,7 +125,7 @@ pub async fn stats(call: Call) -> Result<impl Responder, Problem> {
     let (tenant, rooms) = (&call.caller.tenant, &call.caller.rooms);
     let window = call.now().plus_millis(-i64::from(WINDOW_SECONDS) * 1000);
     let stats = call.api.queries.stats(tenant, rooms, window).await?;
-    let locks = call.api.queries.count_locks(tenant, rooms, &LockFilter::default(), call.judged_at()).await?;
+    let locks = call.api.queries.count_locks(tenant, rooms, &LockFilter::default(), &call.judged_at()).await?;
     let answer = StatsView::new(stats, &call.api.contention.of(tenant, rooms), locks, call.api.started_at);
     Ok(web::Json(Timed { answer, server_time: call.now() }))
 }

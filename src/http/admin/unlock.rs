@@ -45,7 +45,7 @@ pub async fn unlock_one(
 ) -> Result<impl Responder, Problem> {
     call.caller.require(Role::Admin)?;
     let note = note(fields.reason)?;
-    let lock = call.api.queries.lock_by_lease(&call.caller.tenant, lease_id, call.judged_at()).await?;
+    let lock = call.api.queries.lock_by_lease(&call.caller.tenant, lease_id, &call.judged_at()).await?;
     let lock = lock.ok_or_else(|| call.refused(&Refusal::NotFound))?;
     call.caller.require_in(Role::Admin, &lock.key.room)?;
     let outcome = call.submit(force(&call, vec![(lock.key, lease_id)], note)).await?;
@@ -97,7 +97,7 @@ pub async fn unlock_matching(
     let mut unlocked = 0;
     let mut after = None;
     loop {
-        let page = call.api.queries.locks(tenant, rooms, &filter, after.as_ref(), STEP, call.judged_at()).await?;
+        let page = call.api.queries.locks(tenant, rooms, &filter, after.as_ref(), STEP, &call.judged_at()).await?;
         let targets: Vec<_> = page.locks.into_iter().map(|lock| (lock.key, lock.lease_id)).collect();
         if !targets.is_empty() {
             unlocked += call.submit(force(&call, targets, note.clone())).await?.done.len();

@@ -2,8 +2,8 @@
 
 use super::{
     super::command::{ForceUnlock, Release, Unlock},
-    Change, Decision, DocumentKey, Done, EndReason, Memo, MemoLock, Outcome, Refusal, State, Timestamp, is_an_extends,
-    live_locks, recall, remember,
+    Change, Decision, Done, EndReason, Memo, MemoLock, Outcome, Refusal, State, Timestamp, distinct, live_locks,
+    recall, remember,
     target::target,
 };
 use crate::locking::{Failed, Named};
@@ -14,21 +14,20 @@ pub(super) fn unlock(state: &State, command: &Unlock, now: Timestamp, decision: 
         match recall(state, key, request, now) {
             Err(refusal) => return Outcome::failed(first, refusal),
             Ok(Some(memo)) => return again(command, memo),
-            Ok(None) if command.keys.iter().any(|document| is_an_extends(state, document, key, now)) => {
-                return Outcome::failed(first, Refusal::RequestIdReused);
-            }
             Ok(None) => {}
         }
     }
     let mut outcome = Outcome::default();
     let mut ended = Vec::new();
-    for key in &command.keys {
+    for key in distinct(&command.keys, |key| *key) {
         match target(state, key, &command.owner, &command.named, now) {
             Ok(lock) => {
                 let (lease_id, fencing_token) = (lock.lease_id, lock.fencing_token);
                 ended.push(MemoLock { lease_id, fencing_token, resumed: false });
                 outcome.done.push(decision.end(lock, EndReason::Released, Some(&command.owner), None, now));
-                leave_version(state, command, key, decision);
+                if let Some(version) = &command.document_version {
+                    decision.changes.push(Change::Version { key: key.clone(), version: version.clone() });
+                }
             }
             Err(refusal) => outcome.failed.push(Failed { key: key.clone(), refusal }),
         }
@@ -41,21 +40,9 @@ pub(super) fn unlock(state: &State, command: &Unlock, now: Timestamp, decision: 
     outcome
 }
 
-/// The version the holder leaves for the next one.
-fn leave_version(state: &State, command: &Unlock, key: &DocumentKey, decision: &mut Decision) {
-    if let (Some(version), Some(document)) = (&command.document_version, state.documents.get(key)) {
-        decision.changes.push(Change::Document {
-            key: key.clone(),
-            fencing_token: document.fencing_token,
-            capacity: document.capacity,
-            version: Some(version.clone()),
-        });
-    }
-}
-
 /// The request came before and succeeded: the locks it ended are told again.
 fn again(command: &Unlock, memo: &Memo) -> Outcome {
-    let ended = command.keys.iter().zip(&memo.locks);
+    let ended = distinct(&command.keys, |key| *key).zip(&memo.locks);
     let done = ended.map(|(key, lock)| Done::Ended { key: key.clone(), fencing_token: lock.fencing_token });
     Outcome { done: done.collect(), failed: Vec::new() }
 }
@@ -70,8 +57,7 @@ pub(super) fn release(state: &State, command: &Release, now: Timestamp, decision
         if command.linger_ms == 0 {
             return Ok(decision.end(lock, EndReason::Released, Some(&command.owner), None, now));
         }
-        let cut = lock.expires_at.min(now.plus_millis(i64::from(command.linger_ms)));
-        Ok(decision.keep(lock.until(cut), false))
+        Ok(decision.keep(lock.lingering(command.linger_ms, now), false))
     });
     match done {
         Ok(done) => Outcome { done: vec![done], failed: Vec::new() },
@@ -81,7 +67,7 @@ pub(super) fn release(state: &State, command: &Release, now: Timestamp, decision
 
 pub(super) fn force_unlock(state: &State, command: &ForceUnlock, now: Timestamp, decision: &mut Decision) -> Outcome {
     let mut outcome = Outcome::default();
-    for (key, lease_id) in &command.targets {
+    for (key, lease_id) in distinct(&command.targets, |(_, lease_id)| *lease_id) {
         match live_locks(state, key, now).find(|lock| lock.lease_id == *lease_id) {
             Some(lock) => {
                 let note = command.note.as_ref();

@@ -1,15 +1,47 @@
 //! Heartbeats.
 
 use super::{
-    super::command::Extend, Decision, DocumentKey, Done, Lock, Outcome, Refusal, State, Timestamp, recall,
-    target::target,
+    super::command::Extend, Change, Decision, Lock, Memo, MemoLock, Outcome, Request, State, Timestamp, as_it_is,
+    distinct, recall, remember, target::target,
 };
-use crate::locking::{ExtendMemo, Failed};
+use crate::locking::{DocumentKey, Done, Failed, MemoKey, Refusal};
 
 pub(super) fn extend(state: &State, command: &Extend, now: Timestamp, decision: &mut Decision) -> Outcome {
+    let Some(first) = command.keys.first() else { return Outcome::default() };
+    let request = command.request.as_ref().map(|request| (request, request.memo_key(&first.tenant, &command.owner)));
+    if let Some((request, key)) = &request {
+        match recall(state, key, request, now) {
+            Err(refusal) => return Outcome::failed(first, refusal),
+            Ok(Some(memo)) => return again(state, command, memo, now),
+            Ok(None) => {}
+        }
+    }
+    let outcome = each(command, |key| {
+        let lock = target(state, key, &command.owner, &command.named, now)?;
+        Ok(decision.keep(extended(lock, command, now), false))
+    });
+    if let Some((request, key)) = request
+        && outcome.failed.is_empty()
+    {
+        remember_extends(request, key, now, decision);
+    }
+    outcome
+}
+
+/// The request came before and succeeded: nothing changes.
+fn again(state: &State, command: &Extend, memo: &Memo, now: Timestamp) -> Outcome {
+    let mut locks = memo.locks.iter();
+    each(command, |key| {
+        let lock = locks.next().map(|memo| as_it_is(state, key, &command.owner, memo, now));
+        let lock = lock.unwrap_or(Err(Refusal::Mismatch))?;
+        Ok(Done::Live { lock: lock.clone(), resumed: false })
+    })
+}
+
+fn each(command: &Extend, mut one: impl FnMut(&DocumentKey) -> Result<Done, Refusal>) -> Outcome {
     let mut outcome = Outcome::default();
-    for key in &command.keys {
-        match one(state, command, key, now, decision) {
+    for key in distinct(&command.keys, |key| *key) {
+        match one(key) {
             Ok(done) => outcome.done.push(done),
             Err(refusal) => outcome.failed.push(Failed { key: key.clone(), refusal }),
         }
@@ -17,40 +49,29 @@ pub(super) fn extend(state: &State, command: &Extend, now: Timestamp, decision: 
     outcome
 }
 
-fn one(
-    state: &State,
-    command: &Extend,
-    key: &DocumentKey,
-    now: Timestamp,
-    decision: &mut Decision,
-) -> Result<Done, Refusal> {
-    // Extends leave no memo: one under this id is another request's.
-    if let Some(request) = &command.request
-        && recall(state, &request.memo_key(&key.tenant, &command.owner), request, now)?.is_some()
-    {
-        return Err(Refusal::RequestIdReused);
-    }
-    let lock = target(state, key, &command.owner, &command.named, now)?;
-    let memo = command
-        .request
-        .as_ref()
-        .map(|request| ExtendMemo { request_id: request.id.clone(), fingerprint: request.fingerprint });
-    if let (Some(last), Some(memo)) = (&lock.last_extend, &memo)
-        && last.request_id == memo.request_id
-    {
-        let is_same = last.fingerprint == memo.fingerprint;
-        return if is_same {
-            Ok(Done::Live { lock: lock.clone(), resumed: false })
-        } else {
-            Err(Refusal::RequestIdReused)
-        };
-    }
-    let ttl_seconds = command.ttl_seconds.unwrap_or(lock.ttl_seconds);
-    let extended = Lock {
-        ttl_seconds,
+fn extended(lock: &Lock, command: &Extend, now: Timestamp) -> Lock {
+    Lock {
         metadata: command.metadata.clone().or_else(|| lock.metadata.clone()),
-        last_extend: memo.or_else(|| lock.last_extend.clone()),
-        ..lock.until(now.plus_seconds(ttl_seconds))
-    };
-    Ok(decision.keep(extended, false))
+        ..lock.extended(command.ttl_seconds.unwrap_or(lock.ttl_seconds), now)
+    }
+}
+
+/// Heartbeats come without end, so only the last few of a lock are remembered: its row lists their ids, and the oldest
+/// memo goes when a new one comes.
+fn remember_extends(request: &Request, key: MemoKey, now: Timestamp, decision: &mut Decision) {
+    let (mut locks, mut forgotten) = (Vec::new(), Vec::new());
+    for change in &mut decision.changes {
+        let Change::Keep(lock) = change else { continue };
+        locks.push(MemoLock { lease_id: lock.lease_id, fencing_token: lock.fencing_token, resumed: false });
+        lock.extend_ids.push(request.id.clone());
+        if lock.extend_ids.len() > Lock::EXTENDS_REMEMBERED {
+            let oldest = lock.extend_ids.remove(0);
+            // One that came again after its retention stands in the list twice.
+            if !lock.extend_ids.contains(&oldest) {
+                forgotten.push(Change::Forget(MemoKey { request_id: oldest, ..key.clone() }));
+            }
+        }
+    }
+    decision.changes.extend(forgotten);
+    decision.changes.push(remember(key, request, locks, now));
 }

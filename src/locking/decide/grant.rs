@@ -1,29 +1,46 @@
 //! Locking: resume, grant, take over or refuse.
 
 use super::{
-    super::command::LockDocuments, Change, Decision, Done, EndReason, Event, EventKind, Lock, Memo, MemoLock, Outcome,
-    Refusal, State, Timestamp, is_an_extends, live_locks, recall, remember,
+    super::command::LockDocuments, Change, Decision, Done, EndReason, Event, EventKind, Lock, Memo, MemoLock, NotRead,
+    Outcome, Refusal, State, Timestamp, as_it_is, distinct, live_locks, recall, remember,
 };
-use crate::locking::{Failed, Lookup, TakeOver, Wanted, Which};
+use crate::locking::{DocumentRow, Failed, TakeOver, Wanted};
 
-pub(super) fn lock(state: &State, command: &LockDocuments, now: Timestamp, decision: &mut Decision) -> Outcome {
-    let Some(first) = command.wanted.first() else { return Outcome::default() };
+pub(super) fn lock(
+    state: &State,
+    command: &LockDocuments,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> Result<Outcome, NotRead> {
+    let wanted = distinct(&command.wanted, |wanted| &wanted.key).map(|wanted| match state.documents.get(&wanted.key) {
+        Some(row) => Ok((wanted, row)),
+        None => Err(NotRead(wanted.key.clone())),
+    });
+    let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+    Ok(all_or_nothing(state, command, &wanted, now, decision))
+}
+
+fn all_or_nothing(
+    state: &State,
+    command: &LockDocuments,
+    documents: &[(&Wanted, &DocumentRow)],
+    now: Timestamp,
+    decision: &mut Decision,
+) -> Outcome {
+    let Some((first, _)) = documents.first() else { return Outcome::default() };
     let memo_key = command.request.as_ref().map(|request| request.memo_key(&command.tenant, &command.holder.owner));
     if let (Some(request), Some(key)) = (&command.request, &memo_key) {
         match recall(state, key, request, now) {
             Err(refusal) => return Outcome::failed(&first.key, refusal),
-            Ok(Some(memo)) => return again(state, command, memo, now),
-            Ok(None) if command.wanted.iter().any(|wanted| is_an_extends(state, &wanted.key, key, now)) => {
-                return Outcome::failed(&first.key, Refusal::RequestIdReused);
-            }
+            Ok(Some(memo)) => return again(state, command, documents, memo, now),
             Ok(None) => {}
         }
     }
     let (changes, events) = (decision.changes.len(), decision.events.len());
     let mut outcome = Outcome::default();
     let mut granted = Vec::new();
-    for wanted in &command.wanted {
-        match one(state, command, wanted, now, decision) {
+    for (wanted, row) in documents {
+        match one(state, command, (wanted, row), now, decision) {
             Ok(Held { lock, resumed }) => {
                 granted.push(MemoLock { lease_id: lock.lease_id, fencing_token: lock.fencing_token, resumed });
                 outcome.done.push(Done::Live { lock, resumed });
@@ -48,19 +65,19 @@ struct Held {
 }
 
 /// The request came before: the same locks while they live, else how they ended; never a fresh grant.
-fn again(state: &State, command: &LockDocuments, memo: &Memo, now: Timestamp) -> Outcome {
+fn again(
+    state: &State,
+    command: &LockDocuments,
+    documents: &[(&Wanted, &DocumentRow)],
+    memo: &Memo,
+    now: Timestamp,
+) -> Outcome {
     let mut outcome = Outcome::default();
-    for (wanted, granted) in command.wanted.iter().zip(&memo.locks) {
-        let live = live_locks(state, &wanted.key, now).find(|lock| lock.lease_id == granted.lease_id);
-        if let Some(lock) = live {
-            outcome.done.push(Done::Live { lock: lock.clone(), resumed: granted.resumed });
-            continue;
+    for ((wanted, _), granted) in documents.iter().zip(&memo.locks) {
+        match as_it_is(state, &wanted.key, &command.holder.owner, granted, now) {
+            Ok(lock) => outcome.done.push(Done::Live { lock: lock.clone(), resumed: granted.resumed }),
+            Err(refusal) => outcome.failed.push(Failed { key: wanted.key.clone(), refusal }),
         }
-        let (key, owner) = (wanted.key.clone(), command.holder.owner.clone());
-        let lookup = Lookup { key, owner, which: Which::Lease(granted.lease_id) };
-        // Not in the log: it is overdue, and this very decision expires it.
-        let reason = state.endings.get(&lookup).map_or(EndReason::Expired, |ending| ending.reason);
-        outcome.failed.push(Failed { key: wanted.key.clone(), refusal: Refusal::Ended(reason) });
     }
     if !outcome.failed.is_empty() {
         outcome.done.clear();
@@ -71,30 +88,30 @@ fn again(state: &State, command: &LockDocuments, memo: &Memo, now: Timestamp) ->
 fn one(
     state: &State,
     command: &LockDocuments,
-    wanted: &Wanted,
+    (wanted, row): (&Wanted, &DocumentRow),
     now: Timestamp,
     decision: &mut Decision,
 ) -> Result<Held, Refusal> {
     let live: Vec<&Lock> = live_locks(state, &wanted.key, now).collect();
-    let capacity = capacity(state, command, wanted, &live)?;
+    let capacity = capacity(command, row, &live)?;
     if let Some(lock) = live.iter().find(|lock| lock.holder.is_same_session(&command.holder)) {
         return Ok(resume(lock, command, now, decision));
     }
     if let Some(slot) = (0..capacity).find(|slot| live.iter().all(|lock| lock.slot != *slot)) {
-        return grant(state, command, wanted, Place { slot, capacity }, now, decision);
+        return grant(state, command, (wanted, row), Seat { slot, capacity }, now, decision);
     }
     let Some(takeover) = command.takeover else { return Err(held(&live, command)) };
     let victim = victim(&live, command, takeover)?;
     decision.end(victim, EndReason::TakenOver, Some(&command.holder.owner), None, now);
-    grant(state, command, wanted, Place { slot: victim.slot, capacity }, now, decision)
+    grant(state, command, (wanted, row), Seat { slot: victim.slot, capacity }, now, decision)
 }
 
 /// Fixed while locks live; 1 for a document that has none, unless the command says otherwise.
-fn capacity(state: &State, command: &LockDocuments, wanted: &Wanted, live: &[&Lock]) -> Result<u32, Refusal> {
+fn capacity(command: &LockDocuments, row: &DocumentRow, live: &[&Lock]) -> Result<u32, Refusal> {
     if live.is_empty() {
         return Ok(command.capacity.unwrap_or(1));
     }
-    let in_force = state.documents.get(&wanted.key).map_or(1, |document| document.capacity);
+    let in_force = row.capacity;
     match command.capacity {
         Some(capacity) if capacity != in_force => Err(Refusal::CapacityMismatch { in_force }),
         _ => Ok(in_force),
@@ -105,10 +122,9 @@ fn resume(lock: &Lock, command: &LockDocuments, now: Timestamp, decision: &mut D
     let ttl_seconds = command.ttl_seconds.unwrap_or(lock.ttl_seconds);
     let resumed = Lock {
         hold: lock.hold.saturating_add(1),
-        ttl_seconds,
         metadata: command.metadata.clone().or_else(|| lock.metadata.clone()),
         holder: command.holder.clone(),
-        ..lock.until(now.plus_seconds(ttl_seconds))
+        ..lock.extended(ttl_seconds, now)
     };
     decision.changes.push(Change::Keep(resumed.clone()));
     Held { lock: resumed, resumed: true }
@@ -122,7 +138,12 @@ fn check_limit(state: &State, command: &LockDocuments, decision: &Decision) -> R
         match change {
             Change::Grant(_) => count += 1,
             Change::End { lock, .. } if lock.holder.owner == command.holder.owner => count -= 1,
-            Change::End { .. } | Change::Keep(_) | Change::Document { .. } | Change::Remember { .. } => {}
+            Change::End { .. }
+            | Change::Keep(_)
+            | Change::Document { .. }
+            | Change::Version { .. }
+            | Change::Remember { .. }
+            | Change::Forget(_) => {}
         }
     }
     if limit > 0 && count >= i64::from(limit) {
@@ -131,7 +152,7 @@ fn check_limit(state: &State, command: &LockDocuments, decision: &Decision) -> R
     Ok(())
 }
 
-struct Place {
+struct Seat {
     slot: u32,
     capacity: u32,
 }
@@ -139,15 +160,14 @@ struct Place {
 fn grant(
     state: &State,
     command: &LockDocuments,
-    wanted: &Wanted,
-    Place { slot, capacity }: Place,
+    (wanted, row): (&Wanted, &DocumentRow),
+    Seat { slot, capacity }: Seat,
     now: Timestamp,
     decision: &mut Decision,
 ) -> Result<Held, Refusal> {
     check_limit(state, command, decision)?;
-    let document = state.documents.get(&wanted.key);
-    let version = document.and_then(|document| document.version.clone()).or_else(|| command.document_version.clone());
-    let fencing_token = document.map_or(0, |document| document.fencing_token).max(state.token_floor) + 1;
+    let version = row.version.clone().or_else(|| command.document_version.clone());
+    let fencing_token = row.fencing_token.max(state.token_floor) + 1;
     let ttl_seconds = command.ttl_seconds.unwrap_or(state.policy.ttl_seconds);
     let expires_at = now.plus_seconds(ttl_seconds);
     let lock = Lock {
@@ -163,9 +183,11 @@ fn grant(
         ttl_seconds,
         metadata: command.metadata.clone(),
         document_version: version.clone(),
-        last_extend: None,
+        linger_ms: None,
+        extend_ids: Vec::new(),
     };
-    decision.changes.push(Change::Document { key: wanted.key.clone(), fencing_token, capacity, version });
+    let row = DocumentRow { fencing_token, capacity, version };
+    decision.changes.push(Change::Document { key: wanted.key.clone(), row });
     decision.changes.push(Change::Grant(lock.clone()));
     decision.events.push(Event { at: now, lock: lock.clone(), kind: EventKind::Locked });
     Ok(Held { lock, resumed: false })

@@ -6,13 +6,13 @@ mod grant;
 mod target;
 
 use super::{
-    Change, Command, Done, EndReason, Ending, Event, EventKind, Lock, Memo, MemoKey, MemoLock, Outcome, Refusal, State,
-    Timestamp,
+    Change, Command, Done, EndReason, Ending, Event, EventKind, Lock, Lookup, Memo, MemoKey, MemoLock, Outcome,
+    Refusal, State, Timestamp, Which,
     command::{Expire, Request},
     lock::DocumentKey,
     names::OwnerId,
 };
-use std::sync::Arc;
+use std::{collections::HashSet, hash::Hash, sync::Arc};
 
 /// What happens: the caller's answer, the rows to write, the events to append, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,29 +22,36 @@ pub struct Decision {
     pub events: Vec<Event>,
 }
 
-/// `state` must hold the command's documents, its memo, and the answers to [`State::lookups`]; what is missing
-/// counts as not existing.
-pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
+/// A lock was asked for on a document whose row is not in the state: nothing may be decided, for the token is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the row of document {}/{} was not read", .0.room, .0.document)]
+pub struct NotRead(pub DocumentKey);
+
+/// `state` must hold the command's documents and their locks, its memo, and the answers to [`State::lookups`]. A memo, a
+/// lock or an ending that is missing counts as not existing; a document row that is missing is an error.
+///
+/// A command may name a document several times: only the first time counts.
+pub fn decide(state: &State, command: &Command, now: Timestamp) -> Result<Decision, NotRead> {
     let mut decision = Decision::default();
-    for key in command.keys() {
-        for lock in locks_of(state, key).iter().filter(|lock| !lock.is_live(now)) {
-            decision.end(lock, EndReason::Expired, None, None, now);
+    for key in distinct(command.keys(), |key| *key) {
+        for lock in state.locks_of(key).iter().filter(|lock| !lock.is_live(now)) {
+            decision.end_overdue(lock, now);
         }
     }
     decision.outcome = match command {
-        Command::Lock(lock) => grant::lock(state, lock, now, &mut decision),
+        Command::Lock(lock) => grant::lock(state, lock, now, &mut decision)?,
         Command::Extend(extend) => extend::extend(state, extend, now, &mut decision),
         Command::Unlock(unlock) => end::unlock(state, unlock, now, &mut decision),
         Command::Release(release) => end::release(state, release, now, &mut decision),
         Command::ForceUnlock(force) => end::force_unlock(state, force, now, &mut decision),
         Command::Expire(expire) => reschedule(state, expire, now, &mut decision),
     };
-    decision
+    Ok(decision)
 }
 
 /// Overdue locks have been ended above; the others are looked at again when they end by what is known now.
 fn reschedule(state: &State, expire: &Expire, now: Timestamp, decision: &mut Decision) -> Outcome {
-    for key in &expire.keys {
+    for key in distinct(&expire.keys, |key| *key) {
         for lock in live_locks(state, key, now).filter(|lock| lock.due_at <= now) {
             decision.changes.push(Change::Keep(Lock { due_at: lock.expires_at, ..lock.clone() }));
         }
@@ -52,12 +59,17 @@ fn reschedule(state: &State, expire: &Expire, now: Timestamp, decision: &mut Dec
     Outcome::default()
 }
 
-fn locks_of<'s>(state: &'s State, key: &DocumentKey) -> &'s [Lock] {
-    state.documents.get(key).map(|document| document.locks.as_slice()).unwrap_or_default()
+/// The first of those that are the same by `identity`.
+pub(super) fn distinct<T, I: Eq + Hash>(
+    all: impl IntoIterator<Item = T>,
+    identity: impl Fn(&T) -> I,
+) -> impl Iterator<Item = T> {
+    let mut seen = HashSet::new();
+    all.into_iter().filter(move |one| seen.insert(identity(one)))
 }
 
 fn live_locks<'s>(state: &'s State, key: &DocumentKey, now: Timestamp) -> impl Iterator<Item = &'s Lock> + use<'s> {
-    locks_of(state, key).iter().filter(move |lock| lock.is_live(now))
+    state.locks_of(key).iter().filter(move |lock| lock.is_live(now))
 }
 
 /// What this request did when it came before, if it did. `Err` if another request had the same id.
@@ -70,12 +82,22 @@ fn recall<'s>(state: &'s State, key: &MemoKey, request: &Request, now: Timestamp
     }
 }
 
-/// Extends keep their last request id on the lock; another request may not use it while that lock lives.
-fn is_an_extends(state: &State, key: &DocumentKey, memo: &MemoKey, now: Timestamp) -> bool {
-    live_locks(state, key, now)
-        .filter(|lock| lock.holder.owner == memo.owner)
-        .filter_map(|lock| lock.last_extend.as_ref())
-        .any(|last| last.request_id == memo.request_id)
+/// The lock that a request got when it came before: as it is while it lives, else how it ended.
+fn as_it_is<'s>(
+    state: &'s State,
+    key: &DocumentKey,
+    owner: &OwnerId,
+    memo: &MemoLock,
+    now: Timestamp,
+) -> Result<&'s Lock, Refusal> {
+    let lock = state.locks_of(key).iter().find(|lock| lock.lease_id == memo.lease_id);
+    if let Some(lock) = lock.filter(|lock| lock.is_live(now)) {
+        return Ok(lock);
+    }
+    let lookup = Lookup { key: key.clone(), owner: owner.clone(), which: Which::Lease(memo.lease_id) };
+    let ended = state.endings.get(&lookup).map(|ending| ending.reason).or(lock.map(Lock::overdue_reason));
+    // Past the log's retention nobody knows how it ended, only that it is not the caller's any more.
+    Err(ended.map_or(Refusal::Mismatch, Refusal::Ended))
 }
 
 fn remember(key: MemoKey, request: &Request, locks: Vec<MemoLock>, now: Timestamp) -> Change {
@@ -91,14 +113,20 @@ impl Decision {
         note: Option<&Arc<str>>,
         now: Timestamp,
     ) -> Done {
-        let at = if reason == EndReason::Expired { lock.expires_at } else { now };
-        self.changes.push(Change::End { lock: lock.clone(), ending: Ending { reason, at } });
+        self.changes.push(Change::End { lock: lock.clone(), ending: Ending { reason, at: lock.ended_at(now) } });
         self.events.push(Event {
             at: now,
             lock: lock.clone(),
             kind: EventKind::Unlocked { reason, by: by.cloned(), note: note.cloned() },
         });
         Done::Ended { key: lock.key.clone(), fencing_token: lock.fencing_token }
+    }
+
+    /// Nobody ended it: its time ran out, or that of a page that had said goodbye.
+    fn end_overdue(&mut self, lock: &Lock, now: Timestamp) {
+        let reason = lock.overdue_reason();
+        let by = (reason == EndReason::Released).then_some(&lock.holder.owner);
+        self.end(lock, reason, by, None, now);
     }
 
     fn keep(&mut self, lock: Lock, resumed: bool) -> Done {

@@ -9,7 +9,7 @@
 //!
 //! With nothing named, the caller spoke of the document: someone else's comes before how its own last lock ended.
 
-use super::{DocumentKey, EndReason, Lock, OwnerId, Refusal, State, Timestamp, live_locks, locks_of};
+use super::{DocumentKey, EndReason, Lock, OwnerId, Refusal, State, Timestamp, live_locks};
 use crate::locking::{Lookup, Named, Which};
 
 impl Named {
@@ -62,8 +62,8 @@ fn ended(state: &State, key: &DocumentKey, owner: &OwnerId, which: &Which, now: 
     };
     let oldest = now.plus_millis(-memory_ms);
     let is_overdue = |lock: &Lock| !lock.is_live(now) && lock.holder.owner == *owner && which.means(lock);
-    if locks_of(state, key).iter().any(|lock| is_overdue(lock) && lock.expires_at > oldest) {
-        return Some(EndReason::Expired);
+    if let Some(lock) = state.locks_of(key).iter().find(|lock| is_overdue(lock) && lock.expires_at > oldest) {
+        return Some(lock.overdue_reason());
     }
     let lookup = Lookup { key: key.clone(), owner: owner.clone(), which: which.clone() };
     let ending = state.endings.get(&lookup).filter(|ending| ending.at > oldest);

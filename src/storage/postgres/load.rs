@@ -2,49 +2,88 @@
 
 use sea_orm::sqlx::{self, Executor as _, PgConnection, Row as _, postgres::PgRow};
 
-use super::{quick::Quick, time::Time};
+use super::{Failure, quick::Quick, time::Time};
 use crate::{
-    clock::Clock,
+    life::Outages,
     locking::{
-        DocumentKey, DocumentState, EndReason, Ending, ExtendMemo, Fingerprint, Holder, Lock, Lookup, Memo, MemoKey,
-        Metadata, Timestamp, Which,
+        DocumentKey, DocumentRow, EndReason, Ending, Fingerprint, Holder, Lock, Lookup, Memo, MemoKey, Metadata,
+        Timestamp, Which,
         names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
     },
-    storage::{batch::Batch, memo, queries::key},
+    storage::{ENDINGS_SEARCHED, batch::Batch, memo, queries::key},
 };
 
 type Result<T> = std::result::Result<T, sqlx::Error>;
 
-/// Answers the time, as it was when the rows had been locked.
+/// How often rows may turn out to have come into being between two statements.
+const LOADS: usize = 4;
+
+/// What is asked of `doclock_load`.
+#[derive(Default)]
+pub(super) struct Wish<'k> {
+    pub documents: Vec<&'k DocumentKey>,
+    pub locks: Vec<&'k DocumentKey>,
+    pub memos: Vec<MemoKey>,
+    pub due_limit: u32,
+    pub known_sequence: Option<i64>,
+    /// A test's clock stands in for the database's.
+    pub manual_now: Option<Timestamp>,
+}
+
+/// What it answers. Locks have their real ends, whichever outages there have been since their rows were written.
+pub(super) struct Found {
+    pub documents: Vec<(DocumentKey, DocumentRow)>,
+    pub locks: Vec<Lock>,
+    pub memos: Vec<(MemoKey, Memo)>,
+    /// As it was when the rows had been locked.
+    pub time: Time,
+    /// Locks that expiry has looked at and that were extended since.
+    pub postponed: usize,
+}
+
+/// Loads what the batch needs, under row locks. The row of a document that may get a lock is made if it is not there.
 pub(super) async fn load(
     connection: &mut PgConnection,
     batch: &mut Batch<'_>,
     quick: &Quick<'_>,
-    clock: &Clock,
-) -> Result<Time> {
-    let keys: Vec<&DocumentKey> = batch.keys().into_iter().collect();
-    let decided: Vec<&DocumentKey> = keys.iter().copied().filter(|key| !quick.contains(key)).collect();
-    let mut time = lock_rows(connection, batch, &decided, &keys, clock).await?;
-    let created: Vec<_> = batch.wanted().into_iter().filter(|key| !batch.state.documents.contains_key(key)).collect();
-    if !created.is_empty() {
+    wish: Wish<'_>,
+) -> std::result::Result<Time, Failure> {
+    let locks: Vec<_> = batch.keys().into_iter().collect();
+    let documents: Vec<_> = locks.iter().copied().filter(|key| !quick.contains(key)).collect();
+    let memos = batch.memo_keys().into_iter().collect();
+    let wish = Wish { documents, locks, memos, ..wish };
+    for _ in 0..LOADS {
+        let found = lock_rows(connection, &wish).await?;
+        let missing = fill(batch, &wish, found.documents, found.locks);
+        if missing.is_empty() {
+            batch.state.memos.extend(found.memos);
+            endings(connection, batch).await?;
+            owner_locks(connection, batch).await?;
+            return Ok(found.time);
+        }
         // From the start: a row inserted after later ones have been locked would be out of order.
         connection.execute("ROLLBACK; BEGIN").await?;
-        create(connection, &created).await?;
-        batch.state.documents.clear();
-        time = lock_rows(connection, batch, &decided, &keys, clock).await?;
+        create(connection, &missing).await?;
     }
-    for key in batch.memo_keys() {
-        if let Some(memo) = memo_of(connection, &key).await? {
-            batch.state.memos.insert(key, memo);
-        }
-    }
-    for lookup in batch.lookups() {
-        if let Some(ending) = ending(connection, &lookup).await? {
-            batch.state.endings.insert(lookup, ending);
-        }
-    }
-    owner_locks(connection, batch).await?;
-    Ok(time)
+    Err(Failure::Again("documents came into being while they were read".to_owned()))
+}
+
+/// Answers documents whose rows must be there and were not read: those that may get a lock, and those that have got their
+/// first one between the statement that read their rows and the one that read their locks.
+fn fill<'k>(
+    batch: &mut Batch<'_>,
+    wish: &Wish<'k>,
+    documents: Vec<(DocumentKey, DocumentRow)>,
+    locks: Vec<Lock>,
+) -> Vec<&'k DocumentKey> {
+    batch.state.documents = documents.into_iter().collect();
+    batch.state.locks.clear();
+    batch.state.add_locks(locks);
+    let (state, wanted) = (&batch.state, batch.wanted());
+    let is_missing = |key: &&DocumentKey| {
+        !state.documents.contains_key(*key) && (wanted.contains(*key) || state.locks.contains_key(*key))
+    };
+    wish.documents.iter().copied().filter(is_missing).collect()
 }
 
 /// Three columns of names.
@@ -58,49 +97,59 @@ pub(super) fn columns<'k>(keys: impl Iterator<Item = &'k DocumentKey>) -> (Vec<&
     columns
 }
 
-/// Locks the rows of `documents` and of the locks on `keys`, in this order, and reads them and the time.
-async fn lock_rows(
-    connection: &mut PgConnection,
-    batch: &mut Batch<'_>,
-    documents: &[&DocumentKey],
-    keys: &[&DocumentKey],
-    clock: &Clock,
-) -> Result<Time> {
-    let (document_tenants, document_rooms, document_names) = columns(documents.iter().copied());
-    let (lock_tenants, lock_rooms, lock_names) = columns(keys.iter().copied());
-    let rows = sqlx::query("SELECT * FROM doclock_load($1, $2, $3, $4, $5, $6, $7)")
+pub(super) async fn lock_rows(connection: &mut PgConnection, wish: &Wish<'_>) -> Result<Found> {
+    let (document_tenants, document_rooms, document_names) = columns(wish.documents.iter().copied());
+    let (lock_tenants, lock_rooms, lock_names) = columns(wish.locks.iter().copied());
+    let memos = || wish.memos.iter();
+    let rows = sqlx::query("SELECT * FROM doclock_load($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
         .bind(document_tenants)
         .bind(document_rooms)
         .bind(document_names)
         .bind(lock_tenants)
         .bind(lock_rooms)
         .bind(lock_names)
-        .bind(clock.manual_now().map(Timestamp::millis))
+        .bind(memos().map(|memo| memo.tenant.as_str()).collect::<Vec<_>>())
+        .bind(memos().map(|memo| memo.owner.as_str()).collect::<Vec<_>>())
+        .bind(memos().map(|memo| memo.request_id.as_str()).collect::<Vec<_>>())
+        .bind(i32::try_from(wish.due_limit).unwrap_or(i32::MAX))
+        .bind(wish.known_sequence)
+        .bind(wish.manual_now.map(Timestamp::millis))
         .fetch_all(connection)
         .await?;
-    let mut time = None;
-    for row in &rows {
-        match row.try_get::<i8, _>(0)?.cast_unsigned() {
-            b'd' => {
-                let key = key(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-                batch.state.documents.insert(key, document(row)?);
-            }
-            b'l' => {
-                let lock = lock(row)?;
-                batch.state.documents.entry(lock.key.clone()).or_default().locks.push(lock);
-            }
-            _ => time = Some(Time::of(row)?),
-        }
-    }
-    time.ok_or(sqlx::Error::RowNotFound)
+    found(&rows)
 }
 
-fn document(row: &PgRow) -> Result<DocumentState> {
-    Ok(DocumentState {
-        fencing_token: row.try_get(7)?,
-        capacity: unsigned(row.try_get(4)?),
-        version: row.try_get::<Option<String>, _>(16)?.map(DocumentVersion::from_stored),
+fn found(rows: &[PgRow]) -> Result<Found> {
+    // It comes last.
+    let time = rows.last().ok_or(sqlx::Error::RowNotFound)?;
+    let postponed: i64 = time.try_get("postponed")?;
+    let mut found = Found {
+        documents: Vec::new(),
         locks: Vec::new(),
+        memos: Vec::new(),
+        time: Time::of(time)?,
+        postponed: usize::try_from(postponed).unwrap_or_default(),
+    };
+    for row in &rows[..rows.len() - 1] {
+        match row.try_get::<i8, _>("kind")?.cast_unsigned() {
+            b'd' => found.documents.push((key_of(row)?, document(row)?)),
+            b'l' => found.locks.push(lock(row, &found.time.outages)?),
+            b'm' => found.memos.push(memo_of(row)?),
+            kind => return Err(sqlx::Error::Decode(format!("a row of kind {kind}").into())),
+        }
+    }
+    Ok(found)
+}
+
+fn key_of(row: &PgRow) -> Result<DocumentKey> {
+    Ok(key(row.try_get("tenant")?, row.try_get("room")?, row.try_get("document")?))
+}
+
+fn document(row: &PgRow) -> Result<DocumentRow> {
+    Ok(DocumentRow {
+        fencing_token: row.try_get("fencing_token")?,
+        capacity: unsigned(row.try_get("capacity")?),
+        version: row.try_get::<Option<String>, _>("document_version")?.map(DocumentVersion::from_stored),
     })
 }
 
@@ -121,92 +170,101 @@ async fn create(connection: &mut PgConnection, keys: &[&DocumentKey]) -> Result<
     Ok(())
 }
 
-fn lock(row: &PgRow) -> Result<Lock> {
-    let request_id: Option<String> = row.try_get(17)?;
-    let fingerprint: Option<Vec<u8>> = row.try_get(18)?;
-    let last_extend = request_id.zip(fingerprint).map(|(request_id, bytes)| ExtendMemo {
-        request_id: RequestId::from_stored(request_id),
-        fingerprint: fingerprint_of(&bytes),
-    });
-    Ok(Lock {
-        key: key(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?),
-        slot: unsigned(row.try_get(4)?),
-        lease_id: row.try_get(5)?,
-        hold: u32::try_from(row.try_get::<i64, _>(6)?).unwrap_or(u32::MAX),
-        fencing_token: row.try_get(7)?,
+pub(super) fn lock(row: &PgRow, outages: &Outages) -> Result<Lock> {
+    let mut lock = Lock {
+        key: key_of(row)?,
+        slot: unsigned(row.try_get("slot")?),
+        lease_id: row.try_get("lease_id")?,
+        hold: u32::try_from(row.try_get::<i64, _>("hold")?).unwrap_or(u32::MAX),
+        fencing_token: row.try_get("fencing_token")?,
         holder: Holder {
-            owner: OwnerId::from_stored(row.try_get::<String, _>(8)?),
-            session: row.try_get::<Option<String>, _>(9)?.map(SessionId::from_stored),
-            name: row.try_get::<Option<String>, _>(10)?.map(Into::into),
+            owner: OwnerId::from_stored(row.try_get::<String, _>("owner_id")?),
+            session: row.try_get::<Option<String>, _>("session_id")?.map(SessionId::from_stored),
+            name: row.try_get::<Option<String>, _>("name")?.map(Into::into),
         },
-        acquired_at: Timestamp::from_millis(row.try_get(11)?),
-        expires_at: Timestamp::from_millis(row.try_get(12)?),
-        due_at: Timestamp::from_millis(row.try_get(13)?),
-        ttl_seconds: unsigned(row.try_get(14)?),
-        metadata: row.try_get::<Option<String>, _>(15)?.map(Metadata::from_stored),
-        document_version: row.try_get::<Option<String>, _>(16)?.map(DocumentVersion::from_stored),
-        last_extend,
-    })
+        acquired_at: moment(row, "acquired_at")?,
+        expires_at: moment(row, "expires_at")?,
+        due_at: moment(row, "due_at")?,
+        ttl_seconds: unsigned(row.try_get("ttl_seconds")?),
+        linger_ms: row.try_get::<Option<i32>, _>("linger_ms")?.map(unsigned),
+        metadata: row.try_get::<Option<String>, _>("metadata")?.map(Metadata::from_stored),
+        document_version: row.try_get::<Option<String>, _>("document_version")?.map(DocumentVersion::from_stored),
+        extend_ids: memo::ids_from_text(row.try_get("extend_ids")?),
+    };
+    lock.expires_at = outages.end_of(lock.expires_at, lock.span_ms());
+    Ok(lock)
+}
+
+pub(super) fn moment(row: &PgRow, column: &str) -> Result<Timestamp> {
+    Ok(Timestamp::from_millis(row.try_get(column)?))
 }
 
 fn unsigned(number: i32) -> u32 {
     number.try_into().unwrap_or_default()
 }
 
-fn fingerprint_of(bytes: &[u8]) -> Fingerprint {
-    Fingerprint(bytes.try_into().unwrap_or_default())
-}
-
-async fn memo_of(connection: &mut PgConnection, key: &MemoKey) -> Result<Option<Memo>> {
-    let row = sqlx::query(
-        "SELECT fingerprint, created_at, locks FROM request_memos WHERE tenant = $1 AND owner_id = $2 AND request_id = $3",
-    )
-    .bind(key.tenant.as_str())
-    .bind(key.owner.as_str())
-    .bind(key.request_id.as_str())
-    .fetch_optional(connection)
-    .await?;
-    row.map(|row| {
-        Ok(Memo {
-            fingerprint: fingerprint_of(row.try_get(0)?),
-            created_at: Timestamp::from_millis(row.try_get(1)?),
-            locks: memo::from_text(row.try_get(2)?),
-        })
-    })
-    .transpose()
-}
-
-async fn ending(connection: &mut PgConnection, lookup: &Lookup) -> Result<Option<Ending>> {
-    let Lookup { key, owner, which } = lookup;
-    let (lease_id, session) = match which {
-        Which::Lease(lease_id) => (Some(*lease_id), None),
-        Which::Session(session) => (None, Some(session.as_str())),
-        Which::Any => (None, None),
+fn memo_of(row: &PgRow) -> Result<(MemoKey, Memo)> {
+    let key = MemoKey {
+        tenant: TenantId::from_stored(row.try_get::<String, _>("tenant")?),
+        owner: OwnerId::from_stored(row.try_get::<String, _>("owner_id")?),
+        request_id: RequestId::from_stored(row.try_get::<String, _>("request_id")?),
     };
-    // The moment is as `Ending::at` has it. A lease has at most one end.
-    let by_lease = "SELECT reason, CASE reason WHEN 'expired' THEN (body::json ->> 'expires_at')::bigint ELSE at END FROM events
-         WHERE kind = 'DocumentUnlocked' AND lease_id = $5 AND tenant = $1 AND room = $2 AND document = $3 AND owner_id = $4
-           AND $6::text IS NULL";
-    let by_owner =
-        "SELECT reason, CASE reason WHEN 'expired' THEN (body::json ->> 'expires_at')::bigint ELSE at END FROM events
-         WHERE kind = 'DocumentUnlocked' AND tenant = $1 AND room = $2 AND document = $3 AND owner_id = $4
-           AND $5::uuid IS NULL AND ($6::text IS NULL OR session_id = $6)
-         ORDER BY sequence DESC LIMIT 1";
-    let row = sqlx::query(if lease_id.is_some() { by_lease } else { by_owner })
-        .bind(key.tenant.as_str())
-        .bind(key.room.as_str())
-        .bind(key.document.as_str())
-        .bind(owner.as_str())
-        .bind(lease_id)
-        .bind(session)
-        .fetch_optional(connection)
-        .await?;
-    row.map(|row| {
+    let fingerprint: &[u8] = row.try_get("fingerprint")?;
+    let memo = Memo {
+        fingerprint: Fingerprint(fingerprint.try_into().unwrap_or_default()),
+        created_at: moment(row, "created_at")?,
+        locks: memo::from_text(row.try_get("granted")?),
+    };
+    Ok((key, memo))
+}
+
+/// How earlier locks ended, all by one statement, under the locks: few batches ask.
+async fn endings(connection: &mut PgConnection, batch: &mut Batch<'_>) -> Result<()> {
+    let lookups: Vec<Lookup> = batch.lookups().into_iter().collect();
+    if lookups.is_empty() {
+        return Ok(());
+    }
+    let each = || lookups.iter();
+    let (tenants, rooms, documents) = columns(each().map(|lookup| &lookup.key));
+    let lease = |lookup: &Lookup| if let Which::Lease(lease_id) = lookup.which { Some(lease_id) } else { None };
+    let session = |lookup: &Lookup| match &lookup.which {
+        Which::Session(session) => Some(session.to_string()),
+        Which::Lease(_) | Which::Any => None,
+    };
+    // A lease has at most one end.
+    let rows = sqlx::query(
+        "SELECT k.position, e.reason, e.ended_at
+         FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[])
+            WITH ORDINALITY AS k (tenant, room, document, owner_id, lease_id, session_id, position)
+         CROSS JOIN LATERAL (
+            (SELECT e.reason, coalesce(e.ended_at, e.at) AS ended_at FROM events AS e
+             WHERE e.kind = 'DocumentUnlocked' AND e.lease_id = k.lease_id AND e.tenant = k.tenant AND e.room = k.room
+               AND e.document = k.document AND e.owner_id = k.owner_id LIMIT 1)
+            UNION ALL
+            (SELECT e.reason, e.ended_at FROM
+                (SELECT e.reason, e.session_id, coalesce(e.ended_at, e.at) AS ended_at FROM events AS e
+                 WHERE k.lease_id IS NULL AND e.kind = 'DocumentUnlocked' AND e.tenant = k.tenant AND e.room = k.room
+                   AND e.document = k.document AND e.owner_id = k.owner_id
+                 ORDER BY e.sequence DESC LIMIT CASE WHEN k.session_id IS NULL THEN 1 ELSE $7 END) AS e
+             WHERE k.session_id IS NULL OR e.session_id = k.session_id LIMIT 1)) AS e",
+    )
+    .bind(tenants)
+    .bind(rooms)
+    .bind(documents)
+    .bind(each().map(|lookup| lookup.owner.as_str()).collect::<Vec<_>>())
+    .bind(each().map(lease).collect::<Vec<_>>())
+    .bind(each().map(session).collect::<Vec<_>>())
+    .bind(ENDINGS_SEARCHED)
+    .fetch_all(connection)
+    .await?;
+    for row in rows {
+        let position = usize::try_from(row.try_get::<i64, _>("position")? - 1).unwrap_or_default();
         // Every reason that was written can be read; a foreign one counts as ended by someone else.
-        let reason = EndReason::from_name(row.try_get(0)?).unwrap_or(EndReason::Revoked);
-        Ok(Ending { reason, at: Timestamp::from_millis(row.try_get(1)?) })
-    })
-    .transpose()
+        let reason = EndReason::from_name(row.try_get("reason")?).unwrap_or(EndReason::Revoked);
+        let ending = Ending { reason, at: moment(&row, "ended_at")? };
+        batch.state.endings.insert(lookups[position].clone(), ending);
+    }
+    Ok(())
 }
 
 /// Counted only where there is a limit, and no further than it.

@@ -15,12 +15,13 @@
 //! others, and patience with an answer keeps a database that hangs from stopping this one. A connection that failed is
 //! dropped, and the next attempt opens a new one.
 
+pub mod epoch;
 mod load;
 mod quick;
 mod save;
 mod time;
 
-use std::{future::Future, io, str::FromStr, sync::Arc, time::Duration};
+use std::{cell::OnceCell, future::Future, io, str::FromStr, sync::Arc, time::Duration};
 
 use migration::{Migrator, MigratorTrait as _};
 use quick::Quick;
@@ -34,28 +35,31 @@ use sea_orm::{
 use tokio::runtime::Runtime;
 
 use super::{
-    Pools, StorageError,
-    batch::{Appended, Batch, Committed},
-    event_log::{KnownHead, random_epoch},
+    LONGEST_TTL_MS, Pools, StorageError,
+    batch::{Appended, Batch, Committed, Expired},
+    event_log::{Known, KnownHead, random_epoch},
 };
 use crate::{
     clock::Clock,
     life::Life,
-    locking::{Command, Policy, Timestamp},
+    locking::{Command, Decision, Expire, Policy, Timestamp},
 };
+use load::Wish;
+use time::Time;
 
 const READERS: u32 = 6;
 const OWN_READERS: u32 = 2;
-const WRITERS: usize = 2;
+/// Two for requests, and one for chores.
+const WRITERS: usize = 3;
 /// Attempts at a batch that met a deadlock, a lock timeout or a connection that had gone stale.
 const ATTEMPTS: usize = 4;
 /// How long the database may take for an answer. Its own timeouts are shorter: it is away if it does not keep them.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
-/// For grace to a million locks.
-const GRACE_PATIENCE: Duration = Duration::from_secs(65);
 /// For the migrations of servers that start at the same time. Any number, as long as it is always this one.
 const MIGRATION_LOCK: i64 = 0x0064_6f63_6c6f_636b;
+/// For the one server that prunes.
+const PRUNE_LOCK: i64 = MIGRATION_LOCK + 1;
 
 /// Brings the schema up to date. Answers what to read with, how to connect, and the database's time.
 pub(super) async fn open(url: &str) -> Result<(Pools, PgConnectOptions, Timestamp), DbErr> {
@@ -151,6 +155,7 @@ impl Writer {
             life,
             connection: None,
             last_beat: Timestamp::default(),
+            last_used: Timestamp::default(),
             latest: Timestamp::default(),
             known,
         };
@@ -160,6 +165,14 @@ impl Writer {
     pub fn commit(&mut self, commands: &[Command]) -> Result<Committed, StorageError> {
         let commands: Vec<_> = commands.iter().collect();
         self.runtime.block_on(self.session.commit(&commands))
+    }
+
+    pub fn beat(&mut self) -> Result<(), StorageError> {
+        self.runtime.block_on(self.session.keep_trying(async |session| session.beat().await))
+    }
+
+    pub fn expire(&mut self, limit: u32) -> Result<Expired, StorageError> {
+        self.runtime.block_on(self.session.keep_trying(async |session| session.expire(limit).await))
     }
 
     pub fn prune(&mut self, limit: u32) -> Result<usize, StorageError> {
@@ -180,6 +193,7 @@ struct Session {
     life: Arc<Life>,
     connection: Option<PgConnection>,
     last_beat: Timestamp,
+    last_used: Timestamp,
     /// The latest time a decision was made at.
     latest: Timestamp,
     known: Arc<KnownHead>,
@@ -225,8 +239,7 @@ impl From<StorageError> for Failure {
 struct Decided<'c> {
     batch: Batch<'c>,
     left: Vec<usize>,
-    now: Timestamp,
-    last_alive: Timestamp,
+    time: Time,
     sequence: Option<i64>,
 }
 
@@ -240,9 +253,14 @@ impl Session {
     async fn commit(&mut self, commands: &[&Command]) -> Result<Committed, StorageError> {
         let quick = quick::documents(commands);
         let Attempted { mut committed, left } = self.persist(commands, &quick).await?;
-        if left.is_empty() {
-            return Ok(committed);
+        if !left.is_empty() {
+            self.commit_the_long_way(commands, left, &mut committed).await;
         }
+        Ok(committed)
+    }
+
+    /// What was committed before stays so: a failure here is that of the commands left, and if one conflicts, its own.
+    async fn commit_the_long_way(&mut self, commands: &[&Command], left: Vec<usize>, committed: &mut Committed) {
         let again: Vec<_> = left.iter().map(|position| commands[*position]).collect();
         match self.persist(&again, &Quick::new()).await {
             Ok(long) => {
@@ -251,20 +269,37 @@ impl Session {
                 }
                 committed.appended.extend(long.committed.appended);
             }
-            // What was committed before them stays so: the failure is theirs alone.
-            Err(error) => committed.failed.extend(left.into_iter().map(|position| (position, error.clone()))),
+            Err(StorageError::Conflict(_)) if left.len() > 1 => {
+                for position in left {
+                    Box::pin(self.commit_the_long_way(commands, vec![position], committed)).await;
+                }
+            }
+            Err(error) => left.into_iter().for_each(|position| committed.outcomes[position] = Err(error.clone())),
         }
-        Ok(committed)
     }
 
     async fn persist(&mut self, commands: &[&Command], quick: &Quick<'_>) -> Result<Attempted, StorageError> {
+        self.keep_trying(async |session| session.attempt(commands, quick).await).await
+    }
+
+    async fn keep_trying<T>(
+        &mut self,
+        mut attempt: impl AsyncFnMut(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, StorageError> {
         let mut last = "time could not be put right".to_owned();
         for _ in 0..ATTEMPTS {
-            match self.attempt(commands, quick).await {
-                Ok(attempted) => return Ok(attempted),
-                Err(Failure::WrongTime) => {}
+            let mut attempted = self.connect().await;
+            if attempted.is_ok() {
+                match attempt(self).await {
+                    Ok(done) => return Ok(done),
+                    Err(Failure::WrongTime) => attempted = in_time(PATIENCE, self.put_time_right()).await,
+                    Err(failure) => attempted = Err(failure),
+                }
+            }
+            match attempted {
+                Ok(()) | Err(Failure::WrongTime) => {}
                 Err(Failure::Again(reason)) => {
-                    tracing::debug!(%reason, "batch tried again");
+                    tracing::debug!(%reason, "tried again");
                     last = reason;
                     self.connection = None;
                 }
@@ -278,50 +313,90 @@ impl Session {
     }
 
     async fn attempt(&mut self, commands: &[&Command], quick: &Quick<'_>) -> Result<Attempted, Failure> {
-        self.connect().await?;
-        in_time(PATIENCE, self.beat()).await?;
-        let decided = match in_time(PATIENCE, self.decide(commands, quick)).await {
-            Err(Failure::WrongTime) => {
-                in_time(GRACE_PATIENCE, self.put_time_right()).await?;
-                return Err(Failure::WrongTime);
-            }
-            decided => decided?,
-        };
-        commit(self.connection()?).await?;
-        let Decided { batch, left, now, last_alive, sequence } = decided;
-        self.latest = self.latest.max(now);
-        self.life.seen(last_alive);
-        if let Some(sequence) = sequence {
-            self.known.wrote(sequence);
-        }
-        let base = sequence.unwrap_or_default() - i64::try_from(batch.events.len()).unwrap_or_default();
-        let appended = Appended::after(base, batch.events).into_iter().collect();
-        Ok(Attempted { committed: Committed { outcomes: batch.outcomes, appended, ..Committed::default() }, left })
+        let decided = in_time(PATIENCE, self.prepare(commands, quick)).await?;
+        let left = decided.left.clone();
+        let (batch, base) = self.finish(decided).await?;
+        Ok(Attempted { committed: batch.committed(base), left })
+    }
+
+    /// One step of expiry. Rows that someone else has locked are left to them, so that nothing is waited for here but
+    /// `log_head`, and several servers share the work.
+    async fn expire(&mut self, limit: u32) -> Result<Expired, Failure> {
+        let (command, known, policy) = (OnceCell::new(), self.known.before(), self.policy);
+        let wish = Wish { due_limit: limit, ..self.wish(known) };
+        let (decided, looked_at) = in_time(PATIENCE, async {
+            let connection = self.connection()?;
+            connection.execute("BEGIN").await?;
+            let found = load::lock_rows(connection, &wish).await?;
+            let looked_at = found.postponed + found.locks.len();
+            let command = command.get_or_init(|| Command::Expire(Expire::of(&found.locks)));
+            let mut batch = Batch::new([command], policy);
+            batch.state.add_locks(found.locks);
+            Ok((self.decide(batch, found.time, known, &Quick::new()).await?, looked_at))
+        })
+        .await?;
+        let (batch, base) = self.finish(decided).await?;
+        Ok(Expired { looked_at, appended: Appended::after(base, batch.events) })
     }
 
     /// Everything before COMMIT.
-    async fn decide<'c>(&mut self, commands: &[&'c Command], quick: &Quick<'_>) -> Result<Decided<'c>, Failure> {
-        let (latest, clock, known) = (self.latest, self.clock.clone(), self.known.before());
+    async fn prepare<'c>(&mut self, commands: &[&'c Command], quick: &Quick<'_>) -> Result<Decided<'c>, Failure> {
+        let known = self.known.before();
+        let wish = self.wish(known);
         let mut batch = Batch::new(commands.iter().copied(), self.policy);
         let connection = self.connection()?;
         connection.execute("BEGIN").await?;
-        let time = load::load(connection, &mut batch, quick, &clock).await?;
-        if time.is_wrong(latest) {
-            connection.execute("ROLLBACK").await?;
+        let time = load::load(connection, &mut batch, quick, wish).await?;
+        self.decide(batch, time, known, quick).await
+    }
+
+    fn wish(&self, known: Option<Known>) -> Wish<'static> {
+        Wish {
+            known_sequence: known.map(|known| known.head.sequence),
+            manual_now: self.clock.manual_now(),
+            ..Wish::default()
+        }
+    }
+
+    /// Decides on what was loaded, and writes it.
+    async fn decide<'c>(
+        &mut self,
+        mut batch: Batch<'c>,
+        time: Time,
+        known: Option<Known>,
+        quick: &Quick<'_>,
+    ) -> Result<Decided<'c>, Failure> {
+        if time.is_wrong(self.latest) {
+            self.connection()?.execute("ROLLBACK").await?;
             return Err(Failure::WrongTime);
         }
-        self.known.sees(time.head, known)?;
+        self.known.sees(time.head, known, time.there)?;
         batch.state.token_floor = time.token_floor;
-        let now = clock.told(time.now);
-        let left = batch
-            .decide_if(now, |command, decision| !quick::is_quick(command, quick) || decision.outcome.failed.is_empty());
-        let sequence = save::save(self.connection()?, &batch).await?;
-        Ok(Decided { batch, left, now, last_alive: time.last_alive, sequence })
+        let now = self.clock.told(time.now);
+        let accepts = |command: &Command, decision: &Decision| {
+            !quick::is_quick(command, quick) || decision.outcome.failed.is_empty()
+        };
+        let left = batch.decide_if(now, accepts)?;
+        let sequence = save::save(self.connection()?, &batch, time.head.head.epoch).await?;
+        Ok(Decided { batch, left, time, sequence })
+    }
+
+    /// Commits. Answers the batch with the sequence before its events.
+    async fn finish<'c>(&mut self, decided: Decided<'c>) -> Result<(Batch<'c>, i64), Failure> {
+        commit(self.connection()?).await?;
+        let Decided { batch, time, sequence, .. } = decided;
+        (self.latest, self.last_used) = (self.latest.max(time.now), self.clock.now());
+        self.life.seen(time.last_alive, &time.outages);
+        if let (Some(sequence), Some(last)) = (sequence, batch.events.last()) {
+            self.known.wrote(sequence, last);
+        }
+        let base = sequence.unwrap_or_default() - i64::try_from(batch.events.len()).unwrap_or_default();
+        Ok((batch, base))
     }
 
     async fn put_time_right(&mut self) -> Result<(), Failure> {
-        let (clock, latest) = (self.clock.clone(), self.latest);
-        Ok(time::put_right(self.connection()?, &clock, latest).await?)
+        let (manual_now, latest) = (self.clock.manual_now(), self.latest);
+        Ok(time::put_right(self.connection()?, manual_now, latest).await?)
     }
 
     fn connection(&mut self) -> Result<&mut PgConnection, Failure> {
@@ -331,7 +406,7 @@ impl Session {
     /// A connection that was idle is tried here, where nothing is at stake.
     async fn connect(&mut self) -> Result<(), Failure> {
         if let Some(connection) = &mut self.connection
-            && self.clock.now().millis_since(self.last_beat) >= Life::BEAT_MS
+            && self.clock.now().millis_since(self.last_used) >= Life::BEAT_MS
             && !matches!(tokio::time::timeout(CONNECT_PATIENCE, connection.ping()).await, Ok(Ok(())))
         {
             self.connection = None;
@@ -344,51 +419,75 @@ impl Session {
         Ok(())
     }
 
-    /// A sign of life every second, outside the batch: its row is everyone's. Not after a gap, which
-    /// [`time::put_right`] must see.
+    /// A sign of life every second, outside the batches: its row is everyone's, and a batch that has to wait is no outage.
+    /// Not after a gap, which [`time::put_right`] must see.
     async fn beat(&mut self) -> Result<(), Failure> {
         if self.clock.now().millis_since(self.last_beat) < Life::BEAT_MS {
             return Ok(());
         }
-        let (clock, latest) = (self.clock.clone(), self.latest);
-        let connection = self.connection()?;
-        let time = time::read(connection, &clock).await?;
-        if !time.is_wrong(latest) {
-            sqlx::query("UPDATE server_life SET last_alive = $1 WHERE last_alive < $1 AND $1 - last_alive <= 3000")
-                .bind(time.now.millis())
-                .execute(connection)
-                .await?;
-            self.life.seen(time.now);
-            self.last_beat = time.now;
-        }
+        let time = in_time(PATIENCE, self.write_last_alive()).await?;
+        self.life.seen(time.now, &time.outages);
+        (self.last_beat, self.last_used) = (time.now, self.clock.now());
         Ok(())
     }
 
-    /// Rows that another server is deleting are left to it.
+    async fn write_last_alive(&mut self) -> Result<Time, Failure> {
+        let (known, latest) = (self.known.before(), self.latest);
+        let Wish { known_sequence, manual_now, .. } = self.wish(known);
+        let connection = self.connection()?;
+        let time = time::read(connection, known_sequence, manual_now).await?;
+        if time.is_wrong(latest) {
+            return Err(Failure::WrongTime);
+        }
+        sqlx::query("UPDATE server_life SET last_alive = $1 WHERE last_alive < $1 AND $1 - last_alive <= $2")
+            .bind(time.now.millis())
+            .bind(Life::OUTAGE_MS)
+            .execute(connection)
+            .await?;
+        self.known.sees(time.head, known, time.there)?;
+        Ok(time)
+    }
+
+    /// Events go in the order of the log, one server at a time: a hole that one leaves behind and another makes larger
+    /// would not be seen by those who read on from before it.
     async fn prune(&mut self, limit: u32) -> Result<usize, sqlx::Error> {
-        let now = self.clock.now();
+        let (now, policy) = (self.clock.now(), self.policy);
         let connection = match &mut self.connection {
             Some(connection) => connection,
             empty => empty.insert(PgConnection::connect_with(&self.options).await?),
         };
+        let mut transaction = connection.begin().await?;
+        let is_ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
+            .bind(PRUNE_LOCK)
+            .fetch_one(&mut *transaction)
+            .await?;
+        if !is_ours {
+            return Ok(0);
+        }
         let events = sqlx::query(
-            "DELETE FROM events WHERE sequence IN
-               (SELECT sequence FROM (SELECT sequence, at FROM events ORDER BY sequence LIMIT $2 FOR UPDATE SKIP LOCKED)
-                AS oldest WHERE at <= $1)",
+            "DELETE FROM events WHERE sequence <= (SELECT max(sequence) FROM
+               (SELECT sequence, at FROM events ORDER BY sequence LIMIT $2) AS oldest WHERE at <= $1)",
         )
-        .bind(now.plus_millis(-self.policy.event_retention_ms).millis())
+        .bind(now.plus_millis(-policy.event_retention_ms).millis())
         .bind(i64::from(limit))
-        .execute(&mut *connection)
+        .execute(&mut *transaction)
         .await?;
         let memos = sqlx::query(
             "DELETE FROM request_memos WHERE (tenant, owner_id, request_id) IN
                (SELECT tenant, owner_id, request_id FROM request_memos WHERE created_at <= $1 LIMIT $2
                 FOR UPDATE SKIP LOCKED)",
         )
-        .bind(now.plus_millis(-self.policy.memo_retention_ms).millis())
+        .bind(now.plus_millis(-policy.memo_retention_ms).millis())
         .bind(i64::from(limit))
-        .execute(connection)
+        .execute(&mut *transaction)
         .await?;
+        // Expiry has looked at every lock that was written before them, and has written down its real end.
+        sqlx::query("DELETE FROM outages WHERE back_at + $1 < coalesce((SELECT min(due_at) FROM document_locks), $2)")
+            .bind(LONGEST_TTL_MS)
+            .bind(now.millis())
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
         Ok(usize::try_from(events.rows_affected() + memos.rows_affected()).unwrap_or(usize::MAX))
     }
 }

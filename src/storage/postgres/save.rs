@@ -1,30 +1,29 @@
 //! Writing what a batch decided, by one statement.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use sea_orm::sqlx::{self, Encode, PgConnection, Postgres, QueryBuilder, Row as _, Type, query_builder::Separated};
+use uuid::Uuid;
 
 use super::{Failure, load::columns};
 use crate::{
-    locking::{Change, DocumentKey, Event, LeaseId, Lock, Memo, MemoKey, names::DocumentVersion},
+    locking::{Change, DocumentKey, DocumentRow, Event, LeaseId, Lock, Memo, MemoKey, names::DocumentVersion},
     storage::{batch::Batch, event_log::Row as EventRow, memo},
 };
 
 type Result<T> = std::result::Result<T, sqlx::Error>;
 
-/// Answers the sequence of the last event, if there was one.
+/// Parts of a statement that answer something.
+const HEAD: &str = "head";
+const REMEMBERED: &str = "remembered";
+
+/// Answers the sequence of the last event, if there was one. The log is only written under this epoch.
 pub(super) async fn save(
     connection: &mut PgConnection,
     batch: &Batch<'_>,
+    epoch: Uuid,
 ) -> std::result::Result<Option<i64>, Failure> {
     let net = Net::of(&batch.changes);
-    // Before `log_head`: they may have to wait for another server, which needs that to go on.
-    for (key, memo) in &net.memos {
-        if !remember(connection, key, memo, batch.state.policy.memo_retention_ms).await? {
-            // On another document, so neither waited for the other. The next look sees it.
-            return Err(Failure::Again("another server has just used the same request id".to_owned()));
-        }
-    }
     let mut writing = Writing::new();
     writing.end(&net.ended);
     if net.grants_what_it_ended() {
@@ -32,21 +31,43 @@ pub(super) async fn save(
         writing.run(connection).await?;
         writing = Writing::new();
     }
+    // Memos first: they may have to wait for another server, which needs `log_head` to go on.
+    writing.remember(&net.memos, batch.state.policy.memo_retention_ms);
+    writing.forget(&net.forgotten);
     writing.documents(&net.documents);
+    writing.versions(&net.versions);
     writing.grant(&net.granted);
     writing.keep(&net.kept);
-    writing.append(&batch.events);
-    Ok(writing.run(connection).await?)
+    writing.append(&batch.events, epoch);
+    let written = writing.run(connection).await?;
+    if written.remembered != net.memos.len() {
+        // On another document, so neither waited for the other. The next look sees it.
+        return Err(Failure::Again("another server has just used the same request id".to_owned()));
+    }
+    if written.sequence.is_none() && !batch.events.is_empty() {
+        // The next look sees which it is.
+        return Err(Failure::Again("the log has got another epoch".to_owned()));
+    }
+    Ok(written.sequence)
+}
+
+/// Appends events and nothing else. Answers the sequence of the last.
+pub(super) async fn append(connection: &mut PgConnection, events: &[Event], epoch: Uuid) -> Result<Option<i64>> {
+    let mut writing = Writing::new();
+    writing.append(events, epoch);
+    Ok(writing.run(connection).await?.sequence)
 }
 
 /// What is left of the changes when all have happened: one statement may not touch a row twice.
 #[derive(Default)]
 struct Net<'b> {
-    documents: BTreeMap<&'b DocumentKey, (i64, u32, Option<&'b DocumentVersion>)>,
+    documents: BTreeMap<&'b DocumentKey, DocumentRow>,
+    versions: BTreeMap<&'b DocumentKey, &'b DocumentVersion>,
     granted: Vec<&'b Lock>,
     kept: Vec<&'b Lock>,
     ended: Vec<&'b Lock>,
     memos: BTreeMap<&'b MemoKey, &'b Memo>,
+    forgotten: BTreeSet<&'b MemoKey>,
 }
 
 impl<'b> Net<'b> {
@@ -67,11 +88,23 @@ impl<'b> Net<'b> {
                     let is_new = locks.get(&lock.lease_id).is_some_and(|(is_new, ..)| *is_new);
                     locks.insert(lock.lease_id, (is_new, lock, false));
                 }
-                Change::Document { key, fencing_token, capacity, version } => {
-                    net.documents.insert(key, (*fencing_token, *capacity, version.as_ref()));
+                Change::Document { key, row } => {
+                    net.documents.insert(key, row.clone());
+                    net.versions.remove(key);
                 }
+                Change::Version { key, version } => match net.documents.get_mut(key) {
+                    Some(row) => row.version = Some(version.clone()),
+                    None => {
+                        net.versions.insert(key, version);
+                    }
+                },
                 Change::Remember { key, memo } => {
                     net.memos.insert(key, memo);
+                    net.forgotten.remove(key);
+                }
+                Change::Forget(key) => {
+                    net.memos.remove(key);
+                    net.forgotten.insert(key);
                 }
             }
         }
@@ -102,11 +135,18 @@ fn signed(number: u32) -> i32 {
 }
 
 /// One statement for all that a batch writes: a round trip for each table would take longer than the writing. Every row
-/// it changes is locked already, but for `log_head`.
+/// it changes is locked already, but for memos and `log_head`.
 struct Writing {
     sql: QueryBuilder<Postgres>,
     parts: Vec<&'static str>,
-    has_events: bool,
+}
+
+/// What a statement has done.
+#[derive(Default)]
+struct Written {
+    /// The last one it has taken from the log's head.
+    sequence: Option<i64>,
+    remembered: usize,
 }
 
 /// Columns of new values, an array each.
@@ -120,6 +160,12 @@ impl Columns<'_> {
         self.0.push_bind(values.collect::<Vec<_>>()).push_unseparated("::").push_unseparated(kind);
     }
 
+    fn memo_keys<'k>(&mut self, keys: impl Iterator<Item = &'k MemoKey> + Clone) {
+        self.add("text[]", keys.clone().map(|key| key.tenant.as_str()));
+        self.add("text[]", keys.clone().map(|key| key.owner.as_str()));
+        self.add("text[]", keys.map(|key| key.request_id.as_str()));
+    }
+
     fn keys<'k>(&mut self, keys: impl Iterator<Item = &'k DocumentKey>) {
         let (tenants, rooms, names) = columns(keys);
         self.add("text[]", tenants.into_iter());
@@ -130,16 +176,19 @@ impl Columns<'_> {
 
 impl Writing {
     fn new() -> Self {
-        Self { sql: QueryBuilder::new("WITH "), parts: Vec::new(), has_events: false }
+        Self { sql: QueryBuilder::new("WITH "), parts: Vec::new() }
     }
 
-    /// Answers the last of the sequences it has taken.
-    async fn run(mut self, connection: &mut PgConnection) -> Result<Option<i64>> {
+    async fn run(mut self, connection: &mut PgConnection) -> Result<Written> {
         if self.parts.is_empty() {
-            return Ok(None);
+            return Ok(Written::default());
         }
-        self.sql.push(if self.has_events { " SELECT sequence FROM head" } else { " SELECT NULL::bigint" });
-        self.sql.build().fetch_one(connection).await?.try_get(0)
+        let has = |part| self.parts.contains(&part);
+        self.sql.push(if has(HEAD) { " SELECT (SELECT sequence FROM head)" } else { " SELECT NULL::bigint" });
+        self.sql.push(if has(REMEMBERED) { ", (SELECT count(*) FROM remembered)" } else { ", 0::bigint" });
+        let row = self.sql.build().fetch_one(connection).await?;
+        let remembered: i64 = row.try_get(1)?;
+        Ok(Written { sequence: row.try_get(0)?, remembered: usize::try_from(remembered).unwrap_or_default() })
     }
 
     fn part(&mut self, name: &'static str, before: &str, columns: impl FnOnce(&mut Columns<'_>), after: &str) {
@@ -168,7 +217,60 @@ impl Writing {
         );
     }
 
-    fn documents(&mut self, documents: &BTreeMap<&DocumentKey, (i64, u32, Option<&DocumentVersion>)>) {
+    /// Only a memo past its retention is written over.
+    fn remember(&mut self, memos: &BTreeMap<&MemoKey, &Memo>, retention_ms: i64) {
+        if memos.is_empty() {
+            return;
+        }
+        self.part(
+            REMEMBERED,
+            "INSERT INTO request_memos AS m (tenant, owner_id, request_id, fingerprint, locks, created_at)
+             SELECT k.tenant, k.owner_id, k.request_id, k.fingerprint, k.locks, k.created_at FROM UNNEST(",
+            |columns| {
+                columns.memo_keys(memos.keys().copied());
+                columns.add("bytea[]", memos.values().map(|memo| memo.fingerprint.0.as_slice()));
+                columns.add("text[]", memos.values().map(|memo| memo::to_text(&memo.locks)));
+                columns.add("bigint[]", memos.values().map(|memo| memo.created_at.millis()));
+            },
+            &format!(
+                ") AS k (tenant, owner_id, request_id, fingerprint, locks, created_at)
+                 ON CONFLICT (tenant, owner_id, request_id) DO UPDATE
+                 SET fingerprint = excluded.fingerprint, locks = excluded.locks, created_at = excluded.created_at
+                 WHERE m.created_at <= excluded.created_at - {retention_ms} RETURNING 1)"
+            ),
+        );
+    }
+
+    fn forget(&mut self, memos: &BTreeSet<&MemoKey>) {
+        if memos.is_empty() {
+            return;
+        }
+        self.part(
+            "forgotten",
+            "DELETE FROM request_memos AS m USING UNNEST(",
+            |columns| columns.memo_keys(memos.iter().copied()),
+            ") AS k (tenant, owner_id, request_id)
+             WHERE (m.tenant, m.owner_id, m.request_id) = (k.tenant, k.owner_id, k.request_id) RETURNING 1)",
+        );
+    }
+
+    fn versions(&mut self, versions: &BTreeMap<&DocumentKey, &DocumentVersion>) {
+        if versions.is_empty() {
+            return;
+        }
+        self.part(
+            "versioned",
+            "UPDATE documents AS d SET document_version = k.document_version FROM UNNEST(",
+            |columns| {
+                columns.keys(versions.keys().copied());
+                columns.add("text[]", versions.values().map(|version| version.as_str()));
+            },
+            ") AS k (tenant, room, document, document_version)
+             WHERE (d.tenant, d.room, d.document) = (k.tenant, k.room, k.document) RETURNING 1)",
+        );
+    }
+
+    fn documents(&mut self, documents: &BTreeMap<&DocumentKey, DocumentRow>) {
         if documents.is_empty() {
             return;
         }
@@ -179,9 +281,9 @@ impl Writing {
              FROM UNNEST(",
             |columns| {
                 columns.keys(documents.keys().copied());
-                columns.add("bigint[]", documents.values().map(|(token, ..)| *token));
-                columns.add("int[]", documents.values().map(|(_, capacity, _)| signed(*capacity)));
-                columns.add("text[]", documents.values().map(|(.., version)| version.map(DocumentVersion::as_str)));
+                columns.add("bigint[]", documents.values().map(|row| row.fencing_token));
+                columns.add("int[]", documents.values().map(|row| signed(row.capacity)));
+                columns.add("text[]", documents.values().map(|row| row.version.as_ref().map(|v| v.as_str())));
             },
             ") AS k (tenant, room, document, fencing_token, capacity, document_version)
              WHERE (d.tenant, d.room, d.document) = (k.tenant, k.room, k.document) RETURNING 1)",
@@ -196,8 +298,8 @@ impl Writing {
         self.part(
             "granted",
             "INSERT INTO document_locks (tenant, room, document, slot, lease_id, hold, fencing_token, owner_id,
-                session_id, name, acquired_at, expires_at, due_at, ttl_seconds, metadata, document_version,
-                extend_request_id, extend_fingerprint)
+                session_id, name, acquired_at, expires_at, due_at, ttl_seconds, linger_ms, metadata, document_version,
+                extend_ids)
              SELECT * FROM UNNEST(",
             |columns| {
                 columns.keys(each().map(|lock| &lock.key));
@@ -212,10 +314,10 @@ impl Writing {
                 columns.add("bigint[]", each().map(|lock| lock.expires_at.millis()));
                 columns.add("bigint[]", each().map(|lock| lock.due_at.millis()));
                 columns.add("int[]", each().map(|lock| signed(lock.ttl_seconds)));
+                columns.add("int[]", each().map(|lock| lock.linger_ms.map(signed)));
                 columns.add("text[]", each().map(|lock| lock.metadata.as_ref().map(|m| m.as_str())));
                 columns.add("text[]", each().map(|lock| lock.document_version.as_ref().map(|v| v.as_str())));
-                columns.add("text[]", each().map(|lock| request_id(lock)));
-                columns.add("bytea[]", each().map(|lock| fingerprint(lock)));
+                columns.add("text[]", each().map(|lock| memo::ids_to_text(&lock.extend_ids)));
             },
             ") RETURNING 1)",
         );
@@ -230,8 +332,8 @@ impl Writing {
         self.part(
             "kept",
             "UPDATE document_locks AS l SET hold = k.hold, name = k.name, expires_at = k.expires_at,
-                due_at = k.due_at, ttl_seconds = k.ttl_seconds, metadata = k.metadata,
-                extend_request_id = k.extend_request_id, extend_fingerprint = k.extend_fingerprint
+                due_at = k.due_at, ttl_seconds = k.ttl_seconds, linger_ms = k.linger_ms, metadata = k.metadata,
+                extend_ids = k.extend_ids
              FROM UNNEST(",
             |columns| {
                 columns.keys(each().map(|lock| &lock.key));
@@ -241,22 +343,21 @@ impl Writing {
                 columns.add("bigint[]", each().map(|lock| lock.expires_at.millis()));
                 columns.add("bigint[]", each().map(|lock| lock.due_at.millis()));
                 columns.add("int[]", each().map(|lock| signed(lock.ttl_seconds)));
+                columns.add("int[]", each().map(|lock| lock.linger_ms.map(signed)));
                 columns.add("text[]", each().map(|lock| lock.metadata.as_ref().map(|m| m.as_str())));
-                columns.add("text[]", each().map(|lock| request_id(lock)));
-                columns.add("bytea[]", each().map(|lock| fingerprint(lock)));
+                columns.add("text[]", each().map(|lock| memo::ids_to_text(&lock.extend_ids)));
             },
-            ") AS k (tenant, room, document, slot, hold, name, expires_at, due_at, ttl_seconds, metadata,
-                 extend_request_id, extend_fingerprint)
+            ") AS k (tenant, room, document, slot, hold, name, expires_at, due_at, ttl_seconds, linger_ms, metadata,
+                 extend_ids)
              WHERE (l.tenant, l.room, l.document, l.slot) = (k.tenant, k.room, k.document, k.slot) RETURNING 1)",
         );
     }
 
     /// Takes the next sequences. Nothing is waited for after `log_head`, and COMMIT follows at once.
-    fn append(&mut self, events: &[Event]) {
+    fn append(&mut self, events: &[Event], epoch: Uuid) {
         if events.is_empty() {
             return;
         }
-        self.has_events = true;
         let each = || events.iter();
         let rows: Vec<_> = each().map(EventRow::of).collect();
         let count = i64::try_from(events.len()).unwrap_or_default();
@@ -265,17 +366,23 @@ impl Writing {
             self.parts.iter().map(|part| format!(", (SELECT count(*) FROM {part}) AS {part}")).collect();
         let counted = counted.concat();
         self.part(
-            "head",
+            HEAD,
             "UPDATE log_head SET sequence = sequence + e.count FROM UNNEST(",
-            |columns| columns.add("bigint[]", std::iter::once(count)),
-            &format!(") AS e (count){counted} RETURNING log_head.sequence, log_head.sequence - e.count AS base)"),
+            |columns| {
+                columns.add("bigint[]", std::iter::once(count));
+                columns.add("uuid[]", std::iter::once(epoch));
+            },
+            &format!(
+                ") AS e (count, epoch){counted} WHERE log_head.epoch = e.epoch
+                 RETURNING log_head.sequence, log_head.sequence - e.count AS base)"
+            ),
         );
         self.part(
             "appended",
             "INSERT INTO events (sequence, tenant, room, document, at, kind, lease_id, fencing_token, owner_id,
-                session_id, reason, \"by\", note, held_ms, body)
+                session_id, reason, \"by\", note, held_ms, ended_at, body)
              SELECT head.base + e.position, e.tenant, e.room, e.document, e.at, e.kind, e.lease_id, e.fencing_token,
-                e.owner_id, e.session_id, e.reason, e.ended_by, e.note, e.held_ms, e.body
+                e.owner_id, e.session_id, e.reason, e.ended_by, e.note, e.held_ms, e.ended_at, e.body
              FROM head, UNNEST(",
             |columns| {
                 columns.keys(each().map(|event| &event.lock.key));
@@ -289,38 +396,11 @@ impl Writing {
                 columns.add("text[]", rows.iter().map(|row| row.by));
                 columns.add("text[]", rows.iter().map(|row| row.note));
                 columns.add("bigint[]", rows.iter().map(|row| row.held_ms));
+                columns.add("bigint[]", rows.iter().map(|row| row.ended_at));
                 columns.add("text[]", rows.iter().map(|row| row.body.as_str()));
             },
             ") WITH ORDINALITY AS e (tenant, room, document, at, kind, lease_id, fencing_token, owner_id, session_id, reason,
-                 ended_by, note, held_ms, body, position))",
+                 ended_by, note, held_ms, ended_at, body, position))",
         );
     }
-}
-
-fn request_id(lock: &Lock) -> Option<&str> {
-    lock.last_extend.as_ref().map(|memo| memo.request_id.as_str())
-}
-
-fn fingerprint(lock: &Lock) -> Option<&[u8]> {
-    lock.last_extend.as_ref().map(|memo| memo.fingerprint.0.as_slice())
-}
-
-/// Whether nobody else has: only a memo past its retention is written over.
-async fn remember(connection: &mut PgConnection, key: &MemoKey, memo: &Memo, retention_ms: i64) -> Result<bool> {
-    let remembered = sqlx::query(
-        "INSERT INTO request_memos (tenant, owner_id, request_id, fingerprint, locks, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6)
-         ON CONFLICT (tenant, owner_id, request_id) DO UPDATE SET fingerprint = $4, locks = $5, created_at = $6
-         WHERE request_memos.created_at <= $7",
-    )
-    .bind(key.tenant.as_str())
-    .bind(key.owner.as_str())
-    .bind(key.request_id.as_str())
-    .bind(memo.fingerprint.0.as_slice())
-    .bind(memo::to_text(&memo.locks))
-    .bind(memo.created_at.millis())
-    .bind(memo.created_at.plus_millis(-retention_ms).millis())
-    .execute(connection)
-    .await?;
-    Ok(remembered.rows_affected() == 1)
 }

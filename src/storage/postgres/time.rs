@@ -1,30 +1,45 @@
 //! The database's time, and what is done when it has jumped.
 
+use std::sync::Arc;
+
 use sea_orm::sqlx::{self, Executor as _, PgConnection, Row as _, postgres::PgRow};
 
+use super::load::{self, Wish, moment};
 use crate::{
-    clock::Clock,
-    life::Life,
+    life::{Life, Outage, Outages},
     locking::Timestamp,
-    storage::{TICKET_MS, event_log::Head},
+    storage::event_log::{Head, Known, Mark},
 };
 
-/// The time, what it has to be compared with, and the head of the log, which is read along with it.
+/// The time and what it has to be compared with, and the head of the log, which is read along with it.
 pub(super) struct Time {
     pub now: Timestamp,
     pub last_alive: Timestamp,
+    pub outages: Arc<Outages>,
     pub token_floor: i64,
-    pub head: Head,
+    pub head: Known,
+    /// The event at the sequence that was asked for.
+    pub there: Option<Mark>,
 }
 
 impl Time {
     /// From what `doclock_load` says of it.
     pub fn of(row: &PgRow) -> Result<Self, sqlx::Error> {
+        let head = Head { epoch: row.try_get("epoch")?, sequence: row.try_get("sequence")? };
+        let starts: Option<Vec<i64>> = row.try_get("outages_from")?;
+        let ends: Option<Vec<i64>> = row.try_get("outages_until")?;
+        let outage = |(last_alive, back)| Outage {
+            last_alive: Timestamp::from_millis(last_alive),
+            back: Timestamp::from_millis(back),
+        };
+        let outages = starts.into_iter().flatten().zip(ends.into_iter().flatten()).map(outage);
         Ok(Self {
-            now: Timestamp::from_millis(row.try_get(11)?),
-            last_alive: Timestamp::from_millis(row.try_get(12)?),
-            token_floor: row.try_get(7)?,
-            head: Head { epoch: row.try_get(5)?, sequence: row.try_get(6)? },
+            now: moment(row, "now")?,
+            last_alive: moment(row, "last_alive")?,
+            outages: Arc::new(Outages::new(outages.collect())),
+            token_floor: row.try_get("token_floor")?,
+            head: Known { head, mark: mark(row, "head_lease", "head_at")? },
+            there: mark(row, "known_lease", "known_at")?,
         })
     }
 
@@ -39,31 +54,35 @@ impl Time {
     }
 }
 
-/// The time alone. A manual clock stands in for the database's.
-pub(super) async fn read(connection: &mut PgConnection, clock: &Clock) -> Result<Time, sqlx::Error> {
-    let row = sqlx::query("SELECT * FROM doclock_load('{}', '{}', '{}', '{}', '{}', '{}', $1)")
-        .bind(clock.manual_now().map(Timestamp::millis))
-        .fetch_one(connection)
-        .await?;
-    Time::of(&row)
+fn mark(row: &PgRow, lease: &str, at: &str) -> Result<Option<Mark>, sqlx::Error> {
+    let (lease_id, at): (Option<_>, Option<i64>) = (row.try_get(lease)?, row.try_get(at)?);
+    Ok(lease_id.zip(at).map(|(lease_id, at)| Mark { lease_id, at: Timestamp::from_millis(at) }))
 }
 
-/// One transaction, by the server that gets to it first: a step back goes into the offset, and after an outage every
-/// lock that was alive when it began gets a whole ttl from now. `latest` is the latest time this server has gone by.
+/// The time alone.
+pub(super) async fn read(
+    connection: &mut PgConnection,
+    known_sequence: Option<i64>,
+    manual_now: Option<Timestamp>,
+) -> Result<Time, sqlx::Error> {
+    let wish = Wish { known_sequence, manual_now, ..Wish::default() };
+    Ok(load::lock_rows(connection, &wish).await?.time)
+}
+
+/// One transaction, by the server that gets to it first: a step back goes into the offset, and after an outage locks that
+/// were alive when it began have a whole span from now. `latest` is the latest time this server has gone by.
 pub(super) async fn put_right(
     connection: &mut PgConnection,
-    clock: &Clock,
+    manual_now: Option<Timestamp>,
     latest: Timestamp,
 ) -> Result<(), sqlx::Error> {
     connection.execute("BEGIN").await?;
-    // There may be a million locks to extend.
-    connection.execute("SET LOCAL statement_timeout = '60s'").await?;
     connection.execute("SELECT 1 FROM server_life FOR UPDATE").await?;
-    let time = read(connection, clock).await?;
+    let time = read(connection, None, manual_now).await?;
     if time.is_behind(latest) {
         absorb(connection, &time, latest).await?;
     } else if Life::is_outage(time.last_alive, time.now) {
-        grant_grace(connection, time.last_alive, time.now).await?;
+        grant_grace(connection, &time).await?;
     }
     connection.execute("COMMIT").await?;
     Ok(())
@@ -82,21 +101,15 @@ async fn absorb(connection: &mut PgConnection, time: &Time, latest: Timestamp) -
     Ok(())
 }
 
-async fn grant_grace(connection: &mut PgConnection, last_alive: Timestamp, now: Timestamp) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "UPDATE document_locks SET expires_at = $1 + ttl_seconds * 1000 WHERE (tenant, room, document, slot) IN
-           (SELECT tenant, room, document, slot FROM document_locks WHERE expires_at > $2
-            ORDER BY tenant, room, document, slot FOR UPDATE)",
-    )
-    .bind(now.millis())
-    .bind(last_alive.millis())
-    .execute(&mut *connection)
-    .await?;
-    sqlx::query("UPDATE lock_waiters SET expires_at = $1 WHERE expires_at > $2")
-        .bind(now.plus_millis(TICKET_MS).millis())
-        .bind(last_alive.millis())
+/// The list is written anew, which bounds it. No lock is touched.
+async fn grant_grace(connection: &mut PgConnection, time: &Time) -> Result<(), sqlx::Error> {
+    let outages = time.outages.and(Outage { last_alive: time.last_alive, back: time.now });
+    connection.execute("DELETE FROM outages").await?;
+    sqlx::query("INSERT INTO outages (last_alive, back_at) SELECT * FROM UNNEST($1::bigint[], $2::bigint[])")
+        .bind(outages.iter().map(|outage| outage.last_alive.millis()).collect::<Vec<_>>())
+        .bind(outages.iter().map(|outage| outage.back.millis()).collect::<Vec<_>>())
         .execute(&mut *connection)
         .await?;
-    sqlx::query("UPDATE server_life SET last_alive = $1").bind(now.millis()).execute(connection).await?;
+    sqlx::query("UPDATE server_life SET last_alive = $1").bind(time.now.millis()).execute(connection).await?;
     Ok(())
 }

@@ -7,11 +7,14 @@
 //! neither written nor read any more: what would be answered from it is gone once another one takes its place.
 
 pub mod backup;
+pub mod epoch;
 mod file;
 mod load;
+mod pulse;
 mod save;
 
 use std::{
+    cell::{Cell, OnceCell},
     collections::HashMap,
     fs::{self, File, TryLockError},
     path::{Path, PathBuf},
@@ -25,22 +28,22 @@ use sea_orm::{
     DatabaseConnection, SqlxSqliteConnector,
     sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions},
 };
-use uuid::Uuid;
 
 use super::{
-    OpenError, Pools, StorageError,
-    batch::{Appended, Batch, Committed},
+    LONGEST_TTL_MS, OpenError, Pools, StorageError,
+    batch::{Appended, Batch, Committed, Expired},
     event_log::{Head, KnownHead, random_epoch},
 };
 use crate::{
     clock::Clock,
-    life::Life,
+    life::{Life, Outage, Outages},
     locking::{
-        Change, Command, Policy, Timestamp,
+        Change, Command, Expire, Policy, Timestamp,
         names::{OwnerId, TenantId},
     },
 };
 use file::{FileId, Watch};
+use pulse::Pulse;
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The larger the log may grow before it is copied back, the fewer commits wait for that copy: at a million locks
@@ -76,12 +79,6 @@ pub(super) async fn open(path: &Path) -> Result<(Pools, File), OpenError> {
     Ok((Pools { reads: reading(READERS), own: reading(OWN_READERS) }, in_use))
 }
 
-/// For those who have the claim.
-pub(super) fn writable(path: &Path) -> DatabaseConnection {
-    let options = SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT);
-    connector(pool(1).connect_lazy_with(options))
-}
-
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(5))
 }
@@ -99,7 +96,9 @@ fn claim(path: &Path) -> Result<File, OpenError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|reason| OpenError::Create { path: folder.to_owned(), reason })?;
     }
-    let lock_path = path.with_added_extension("lock");
+    // A link to the file leads to the same claim.
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let lock_path = real.with_added_extension("lock");
     let file = File::create(&lock_path).map_err(|reason| OpenError::Create { path: lock_path.clone(), reason })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -142,7 +141,11 @@ pub struct Writer {
     life: Arc<Life>,
     open: Option<Open>,
     known: KnownHead,
+    /// How many locks each owner had when the last connection was dropped, at that head.
+    counted: Option<(Head, OwnerLocks)>,
 }
+
+type OwnerLocks = HashMap<(TenantId, OwnerId), u32>;
 
 /// A connection, and what its thread knows of the rows because nobody else writes them.
 #[derive(Debug)]
@@ -150,151 +153,195 @@ struct Open {
     connection: Connection,
     file: Option<FileId>,
     last_alive: Timestamp,
+    outages: Arc<Outages>,
+    pulse: Arc<Pulse>,
     token_floor: i64,
-    epoch: Uuid,
-    sequence: i64,
-    owner_locks: HashMap<(TenantId, OwnerId), u32>,
+    head: Head,
+    owner_locks: OwnerLocks,
+}
+
+/// The moment of a transaction, and what the database knows of life then.
+struct Moment {
+    now: Timestamp,
+    last_alive: Timestamp,
+    outages: Arc<Outages>,
 }
 
 impl Writer {
     pub fn new(path: PathBuf, policy: Policy, clock: Clock, life: Arc<Life>) -> Self {
-        Self { path, policy, clock, life, open: None, known: KnownHead::default() }
+        Self { path, policy, clock, life, open: None, known: KnownHead::default(), counted: None }
     }
 
     /// All commands in one transaction, or none.
     pub fn commit(&mut self, commands: &[Command]) -> Result<Committed, StorageError> {
-        let result = self.open().and_then(|(open, clock, policy)| open.commit(commands, policy, clock));
-        match result {
-            Ok((committed, last_alive)) => {
-                self.life.seen(last_alive);
-                if let Some(open) = &self.open {
-                    self.known.wrote(open.sequence);
+        let policy = self.policy;
+        let (batch, base) = self.transact(|open, moment| {
+            let mut batch = Batch::new(commands, policy);
+            load::load(&open.connection, &mut batch, &moment.outages)?;
+            Ok(batch)
+        })?;
+        Ok(batch.committed(base))
+    }
+
+    /// One step of expiry.
+    pub fn expire(&mut self, limit: u32) -> Result<Expired, StorageError> {
+        let (policy, command, looked_at) = (self.policy, OnceCell::new(), Cell::new(0));
+        let (batch, base) = self.transact(|open, moment| {
+            let postponed = save::postpone(&open.connection, moment.now, limit)?;
+            let overdue = load::overdue(&open.connection, &moment.outages, moment.now, limit)?;
+            looked_at.set(postponed + overdue.len());
+            let command = command.get_or_init(|| Command::Expire(Expire::of(&overdue)));
+            let mut batch = Batch::new([command], policy);
+            batch.state.add_locks(overdue);
+            Ok(batch)
+        })?;
+        Ok(Expired { looked_at: looked_at.get(), appended: Appended::after(base, batch.events) })
+    }
+
+    /// What `load` has put into a batch is decided, written and committed. Answers it with the sequence before its events.
+    fn transact<'c>(
+        &mut self,
+        load: impl FnOnce(&Open, &Moment) -> Result<Batch<'c>, StorageError>,
+    ) -> Result<(Batch<'c>, i64), StorageError> {
+        let clock = self.clock.clone();
+        let done = self.open().and_then(|open| open.transact(&clock, load));
+        match (&done, &self.open) {
+            (Ok((batch, _)), Some(open)) => {
+                self.life.seen(open.last_alive, &open.outages);
+                if let Some(last) = batch.events.last() {
+                    self.known.wrote(open.head.sequence, last);
                 }
-                Ok(committed)
             }
-            Err(error) => {
-                if !matches!(error, StorageError::Conflict(_)) {
-                    self.open = None;
-                }
-                Err(error)
-            }
+            (Ok(_), None) | (Err(StorageError::Conflict(_)), _) => {}
+            (Err(_), _) => self.close(),
         }
+        done
     }
 
     /// Deletes up to `limit` rows of each kind that are older than their retention; answers how many there were.
     pub fn prune(&mut self, limit: u32) -> Result<usize, StorageError> {
-        let now = self.clock.now();
-        let (open, _, policy) = self.open()?;
-        let result = open.connection.execute(
-            "DELETE FROM events WHERE sequence IN
-               (SELECT sequence FROM (SELECT sequence, at FROM events ORDER BY sequence LIMIT ?2) WHERE at <= ?1)",
-            params![now.plus_millis(-policy.event_retention_ms).millis(), limit],
-        );
-        let events = result.map_err(|error| self.failed(&error))?;
-        let (open, _, policy) = self.open()?;
-        let result = open.connection.execute(
-            "DELETE FROM request_memos WHERE (tenant, owner_id, request_id) IN
-               (SELECT tenant, owner_id, request_id FROM request_memos WHERE created_at <= ?1 LIMIT ?2)",
-            params![now.plus_millis(-policy.memo_retention_ms).millis(), limit],
-        );
-        Ok(events + result.map_err(|error| self.failed(&error))?)
+        let (now, policy) = (self.clock.now(), self.policy);
+        let pruned = self.open().and_then(|open| Ok(prune(&open.connection, policy, now, limit)?));
+        if pruned.is_err() {
+            self.close();
+        }
+        pruned
     }
 
-    fn failed(&mut self, error: &rusqlite::Error) -> StorageError {
-        self.open = None;
-        StorageError::Unavailable(error.to_string())
-    }
-
-    fn open(&mut self) -> Result<(&mut Open, &Clock, Policy), StorageError> {
-        if self.open.as_ref().is_none_or(|open| open.file != file::id(&self.path)) {
-            self.open = None;
+    fn open(&mut self) -> Result<&mut Open, StorageError> {
+        if self.open.as_ref().is_some_and(|open| open.file != file::id(&self.path)) {
+            self.close();
+        }
+        if self.open.is_none() {
             let known = self.known.before();
-            let open = Open::new(&self.path).map_err(|error| StorageError::Unavailable(error.to_string()))?;
-            self.known.sees(Head { epoch: open.epoch, sequence: open.sequence }, known)?;
+            let open = Open::new(&self.path, &self.clock, self.counted.take());
+            let open = open.map_err(|error| StorageError::Unavailable(error.to_string()))?;
+            let there = known.map(|known| load::mark(&open.connection, known.head.sequence)).transpose()?.flatten();
+            self.known.sees(load::head(&open.connection)?, known, there)?;
             self.open = Some(open);
         }
-        match &mut self.open {
-            Some(open) => Ok((open, &self.clock, self.policy)),
-            None => Err(StorageError::Unavailable("not open".to_owned())),
-        }
+        self.open.as_mut().ok_or_else(|| StorageError::Unavailable("not open".to_owned()))
+    }
+
+    fn close(&mut self) {
+        self.counted = self.open.take().map(|open| (open.head, open.owner_locks));
     }
 }
 
 impl Open {
-    fn new(path: &Path) -> Result<Self, rusqlite::Error> {
+    /// `counted` is what was counted at an earlier head; where the log has not gone on since, it still holds.
+    fn new(path: &Path, clock: &Clock, counted: Option<(Head, OwnerLocks)>) -> Result<Self, rusqlite::Error> {
         // Before it is opened: if it is replaced in between, the next batch sees that.
         let file = file::id(path);
         let connection = connect(path)?;
-        let (epoch, sequence, token_floor) =
-            connection.query_row("SELECT epoch, sequence, token_floor FROM log_head", [], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })?;
+        let pulse = Arc::new(Pulse::new(clock.now()));
+        let felt = (Arc::clone(&pulse), clock.clone());
+        connection.progress_handler(
+            Pulse::OPERATIONS,
+            Some(move || {
+                felt.0.felt(felt.1.now());
+                false
+            }),
+        )?;
+        let head = load::head(&connection)?.head;
+        let token_floor = connection.query_row("SELECT token_floor FROM log_head", [], |row| row.get(0))?;
         let last_alive = connection.query_row("SELECT last_alive FROM server_life", [], |row| row.get(0))?;
-        let owner_locks = load::owner_locks(&connection)?;
+        let outages = Arc::new(load::outages(&connection)?);
+        let owner_locks = match counted {
+            Some((at, counted)) if at == head => counted,
+            _ => load::owner_locks(&connection)?,
+        };
         let last_alive = Timestamp::from_millis(last_alive);
-        Ok(Self { connection, file, last_alive, token_floor, epoch, sequence, owner_locks })
+        Ok(Self { connection, file, last_alive, outages, pulse, token_floor, head, owner_locks })
     }
 
-    fn commit(
+    fn transact<'c>(
         &mut self,
-        commands: &[Command],
-        policy: Policy,
         clock: &Clock,
-    ) -> Result<(Committed, Timestamp), StorageError> {
-        self.execute("BEGIN IMMEDIATE").map_err(|error| StorageError::Unavailable(error.to_string()))?;
-        let (batch, last_alive) = match self.run(commands, policy, clock) {
-            Ok(done) => done,
+        load: impl FnOnce(&Self, &Moment) -> Result<Batch<'c>, StorageError>,
+    ) -> Result<(Batch<'c>, i64), StorageError> {
+        self.execute("BEGIN IMMEDIATE")?;
+        let (batch, moment) = match self.write(clock, load) {
+            Ok(written) => written,
             Err(error) => {
                 // If even this fails, dropping the connection rolls back.
                 let _ = self.execute("ROLLBACK");
-                return Err(classify(&error));
+                return Err(error);
             }
         };
         if let Err(error) = self.execute("COMMIT") {
             let _ = self.execute("ROLLBACK");
             return Err(StorageError::OutcomeUnknown(error.to_string()));
         }
-        self.last_alive = last_alive;
-        let base = self.sequence;
-        self.sequence += i64::try_from(batch.events.len()).unwrap_or_default();
+        (self.last_alive, self.outages) = (moment.last_alive, moment.outages);
+        let base = self.head.sequence;
+        self.head.sequence += i64::try_from(batch.events.len()).unwrap_or_default();
         self.count(&batch.changes);
-        let appended = Appended::after(base, batch.events).into_iter().collect();
-        Ok((Committed { outcomes: batch.outcomes, appended, ..Committed::default() }, last_alive))
+        Ok((batch, base))
     }
 
-    /// Everything between BEGIN and COMMIT. Answers the last sign of life as the rows have it.
-    fn run<'c>(
+    /// Everything between BEGIN and COMMIT.
+    fn write<'c>(
         &self,
-        commands: &'c [Command],
-        policy: Policy,
         clock: &Clock,
-    ) -> Result<(Batch<'c>, Timestamp), rusqlite::Error> {
-        let now = clock.now();
-        let alive = self.live(now)?;
-        let mut batch = Batch::new(commands, policy);
+        load: impl FnOnce(&Self, &Moment) -> Result<Batch<'c>, StorageError>,
+    ) -> Result<(Batch<'c>, Moment), StorageError> {
+        let mut moment = self.moment(clock.now())?;
+        self.pulse.begin(moment.now);
+        let mut batch = load(self, &moment)?;
         batch.state.token_floor = self.token_floor;
-        load::load(&self.connection, &mut batch)?;
         for owner in batch.lockers() {
             let count = self.owner_locks.get(&owner).copied().unwrap_or_default();
             batch.state.owner_locks.insert(owner, count);
         }
-        batch.decide(now);
-        save::save(&self.connection, &batch, self.sequence)?;
-        Ok((batch, alive))
+        batch.decide(moment.now)?;
+        save::save(&self.connection, &batch, self.head)?;
+        if let Some(alive) = self.pulse.since(moment.last_alive, clock.now()) {
+            self.beat(alive)?;
+            moment.last_alive = alive;
+        }
+        Ok((batch, moment))
     }
 
     /// A sign of life every second; after a gap, grace for every lock that was alive when it began.
-    fn live(&self, now: Timestamp) -> Result<Timestamp, rusqlite::Error> {
+    fn moment(&self, now: Timestamp) -> Result<Moment, StorageError> {
+        let mut moment = Moment { now, last_alive: self.last_alive, outages: Arc::clone(&self.outages) };
         if now.millis_since(self.last_alive) < Life::BEAT_MS {
-            return Ok(self.last_alive);
+            return Ok(moment);
         }
         if Life::is_outage(self.last_alive, now) {
-            save::grace(&self.connection, self.last_alive, now)?;
+            let outages = self.outages.and(Outage { last_alive: self.last_alive, back: now });
+            save::outages(&self.connection, &outages)?;
+            moment.outages = Arc::new(outages);
         }
-        self.connection
-            .prepare_cached("UPDATE server_life SET last_alive = ?1 WHERE id = 1")?
-            .execute([now.millis()])?;
-        Ok(now)
+        self.beat(now)?;
+        moment.last_alive = now;
+        Ok(moment)
+    }
+
+    fn beat(&self, now: Timestamp) -> Result<(), rusqlite::Error> {
+        let beat = "UPDATE server_life SET last_alive = ?1 WHERE id = 1";
+        self.connection.prepare_cached(beat)?.execute([now.millis()]).map(drop)
     }
 
     fn execute(&self, sql: &str) -> Result<usize, rusqlite::Error> {
@@ -310,24 +357,49 @@ impl Open {
                 Change::End { lock, .. } => {
                     let owner = (lock.key.tenant.clone(), lock.holder.owner.clone());
                     if let Some(count) = self.owner_locks.get_mut(&owner) {
-                        *count -= 1;
+                        *count = count.saturating_sub(1);
                         if *count == 0 {
                             self.owner_locks.remove(&owner);
                         }
                     }
                 }
-                Change::Keep(_) | Change::Document { .. } | Change::Remember { .. } => {}
+                Change::Keep(_)
+                | Change::Document { .. }
+                | Change::Version { .. }
+                | Change::Remember { .. }
+                | Change::Forget(_) => {}
             }
         }
     }
 }
 
+fn prune(connection: &Connection, policy: Policy, now: Timestamp, limit: u32) -> Result<usize, rusqlite::Error> {
+    let events = connection.execute(
+        "DELETE FROM events WHERE sequence IN
+           (SELECT sequence FROM (SELECT sequence, at FROM events ORDER BY sequence LIMIT ?2) WHERE at <= ?1)",
+        params![now.plus_millis(-policy.event_retention_ms).millis(), limit],
+    )?;
+    let memos = connection.execute(
+        "DELETE FROM request_memos WHERE (tenant, owner_id, request_id) IN
+           (SELECT tenant, owner_id, request_id FROM request_memos WHERE created_at <= ?1 LIMIT ?2)",
+        params![now.plus_millis(-policy.memo_retention_ms).millis(), limit],
+    )?;
+    // Expiry has looked at every lock that was written before them, and has written down its real end.
+    connection.execute(
+        "DELETE FROM outages WHERE back_at + ?1 < coalesce((SELECT min(due_at) FROM document_locks), ?2)",
+        [LONGEST_TTL_MS, now.millis()],
+    )?;
+    Ok(events + memos)
+}
+
 /// A constraint is one command's own fault; everything else is the database's.
-fn classify(error: &rusqlite::Error) -> StorageError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) | None => {
-            StorageError::Conflict(error.to_string())
+impl From<rusqlite::Error> for StorageError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) | None => {
+                Self::Conflict(error.to_string())
+            }
+            Some(_) => Self::Unavailable(error.to_string()),
         }
-        Some(_) => StorageError::Unavailable(error.to_string()),
     }
 }

@@ -3,37 +3,70 @@
 use rusqlite::{CachedStatement, Connection, params};
 
 use crate::{
-    locking::{Change, DocumentKey, Event, Lock, Memo, MemoKey, Timestamp, names::DocumentVersion},
-    storage::{TICKET_MS, batch::Batch, event_log::Row as EventRow, memo},
+    life::{Outage, Outages},
+    locking::{Change, DocumentKey, DocumentRow, Event, Lock, Memo, MemoKey, Timestamp, names::DocumentVersion},
+    storage::{
+        batch::Batch,
+        event_log::{Head, Row as EventRow},
+        memo,
+    },
 };
 
 type Result<T> = std::result::Result<T, rusqlite::Error>;
 
-pub(super) fn save(connection: &Connection, batch: &Batch<'_>, sequence: i64) -> Result<()> {
+/// `head` is where the log has come to; it is written only under that epoch.
+pub(super) fn save(connection: &Connection, batch: &Batch<'_>, head: Head) -> Result<()> {
     let mut statements = Statements::prepare(connection)?;
     for change in &batch.changes {
         match change {
             Change::Grant(lock) => statements.grant(lock)?,
             Change::Keep(lock) => statements.keep(lock)?,
             Change::End { lock, .. } => statements.end(lock)?,
-            Change::Document { key, fencing_token, capacity, version } => {
-                statements.document(key, *fencing_token, *capacity, version.as_ref())?;
-            }
+            Change::Document { key, row } => statements.document(key, row)?,
+            Change::Version { key, version } => leave_version(connection, key, version)?,
             Change::Remember { key, memo } => remember(connection, key, memo)?,
+            Change::Forget(key) => forget(connection, key)?,
         }
     }
-    for (next, event) in (sequence + 1..).zip(&batch.events) {
+    for (next, event) in (head.sequence + 1..).zip(&batch.events) {
         statements.append(next, event)?;
     }
-    if !batch.events.is_empty() {
-        let head = sequence + i64::try_from(batch.events.len()).unwrap_or_default();
-        connection.prepare_cached("UPDATE log_head SET sequence = ?1 WHERE id = 1")?.execute([head])?;
+    if batch.events.is_empty() {
+        return Ok(());
+    }
+    let sequence = head.sequence + i64::try_from(batch.events.len()).unwrap_or_default();
+    let moved = connection
+        .prepare_cached("UPDATE log_head SET sequence = ?1 WHERE id = 1 AND epoch = ?2 AND sequence = ?3")?
+        .execute(params![sequence, head.epoch, head.sequence])?;
+    if moved == 1 { Ok(()) } else { Err(rusqlite::Error::StatementChangedRows(moved)) }
+}
+
+/// Locks that were extended since expiry last looked at them are looked at again when they end by what is known now.
+/// Only of the first `limit` that are due; answers how many there were.
+pub(super) fn postpone(connection: &Connection, now: Timestamp, limit: u32) -> Result<usize> {
+    connection
+        .prepare_cached(
+            "UPDATE document_locks SET due_at = expires_at WHERE (tenant, room, document, slot) IN
+               (SELECT tenant, room, document, slot FROM
+                 (SELECT tenant, room, document, slot, expires_at FROM document_locks
+                  WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2)
+                WHERE expires_at > ?1)",
+        )?
+        .execute(params![now.millis(), limit])
+}
+
+/// The list as it is from now on. It changes with each outage, which is rare.
+pub(super) fn outages(connection: &Connection, outages: &Outages) -> Result<()> {
+    connection.execute("DELETE FROM outages", [])?;
+    let mut insert = connection.prepare_cached("INSERT INTO outages (last_alive, back_at) VALUES (?1, ?2)")?;
+    for Outage { last_alive, back } in outages.iter() {
+        insert.execute([last_alive.millis(), back.millis()])?;
     }
     Ok(())
 }
 
 /// What a batch may run many times, looked up once.
-struct Statements<'c> {
+pub(super) struct Statements<'c> {
     grant: CachedStatement<'c>,
     keep: CachedStatement<'c>,
     end: CachedStatement<'c>,
@@ -42,7 +75,7 @@ struct Statements<'c> {
 }
 
 impl<'c> Statements<'c> {
-    fn prepare(connection: &'c Connection) -> Result<Self> {
+    pub fn prepare(connection: &'c Connection) -> Result<Self> {
         Ok(Self {
             grant: connection.prepare_cached(
                 "INSERT INTO document_locks (tenant, room, document, slot, lease_id, hold, fencing_token, owner_id,
@@ -52,7 +85,7 @@ impl<'c> Statements<'c> {
             // What can change on a lock that lives on.
             keep: connection.prepare_cached(
                 "UPDATE document_locks SET hold = ?5, name = ?6, expires_at = ?7, due_at = ?8, ttl_seconds = ?9,
-                    metadata = ?10, extend_request_id = ?11, extend_fingerprint = ?12
+                    metadata = ?10, linger_ms = ?11, extend_ids = ?12
                  WHERE tenant = ?1 AND room = ?2 AND document = ?3 AND slot = ?4",
             )?,
             end: connection.prepare_cached(
@@ -65,8 +98,8 @@ impl<'c> Statements<'c> {
             )?,
             append: connection.prepare_cached(
                 "INSERT INTO events (sequence, tenant, room, document, at, kind, lease_id, fencing_token, owner_id,
-                    session_id, reason, by, note, held_ms, body)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+                    session_id, reason, by, note, held_ms, ended_at, body)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
             )?,
         })
     }
@@ -94,7 +127,6 @@ impl<'c> Statements<'c> {
     }
 
     fn keep(&mut self, lock: &Lock) -> Result<()> {
-        let memo = lock.last_extend.as_ref();
         self.keep.execute(params![
             lock.key.tenant.as_str(),
             lock.key.room.as_str(),
@@ -106,8 +138,8 @@ impl<'c> Statements<'c> {
             lock.due_at.millis(),
             lock.ttl_seconds,
             lock.metadata.as_ref().map(|metadata| metadata.as_str()),
-            memo.map(|memo| memo.request_id.as_str()),
-            memo.map(|memo| memo.fingerprint.0),
+            lock.linger_ms,
+            memo::ids_to_text(&lock.extend_ids),
         ])?;
         Ok(())
     }
@@ -117,25 +149,19 @@ impl<'c> Statements<'c> {
         Ok(())
     }
 
-    fn document(
-        &mut self,
-        key: &DocumentKey,
-        fencing_token: i64,
-        capacity: u32,
-        version: Option<&DocumentVersion>,
-    ) -> Result<()> {
+    fn document(&mut self, key: &DocumentKey, row: &DocumentRow) -> Result<()> {
         self.document.execute(params![
             key.tenant.as_str(),
             key.room.as_str(),
             key.document.as_str(),
-            fencing_token,
-            capacity,
-            version.map(DocumentVersion::as_str),
+            row.fencing_token,
+            row.capacity,
+            row.version.as_ref().map(DocumentVersion::as_str),
         ])?;
         Ok(())
     }
 
-    fn append(&mut self, sequence: i64, event: &Event) -> Result<()> {
+    pub fn append(&mut self, sequence: i64, event: &Event) -> Result<()> {
         let lock = &event.lock;
         let row = EventRow::of(event);
         self.append.execute(params![
@@ -153,6 +179,7 @@ impl<'c> Statements<'c> {
             row.by,
             row.note,
             row.held_ms,
+            row.ended_at,
             row.body,
         ])?;
         Ok(())
@@ -177,15 +204,17 @@ fn remember(connection: &Connection, key: &MemoKey, memo: &Memo) -> Result<()> {
     Ok(())
 }
 
-/// After an outage: who was alive when it began gets a whole ttl from now. `due_at` stays: it is never later.
-pub(super) fn grace(connection: &Connection, last_alive: Timestamp, now: Timestamp) -> Result<()> {
-    connection.execute(
-        "UPDATE document_locks SET expires_at = ?1 + ttl_seconds * 1000 WHERE expires_at > ?2",
-        [now.millis(), last_alive.millis()],
-    )?;
-    connection.execute(
-        "UPDATE lock_waiters SET expires_at = ?1 WHERE expires_at > ?2",
-        [now.plus_millis(TICKET_MS).millis(), last_alive.millis()],
-    )?;
+/// More heartbeats have come since: this one's id is not needed any more.
+fn forget(connection: &Connection, key: &MemoKey) -> Result<()> {
+    connection
+        .prepare_cached("DELETE FROM request_memos WHERE tenant = ?1 AND owner_id = ?2 AND request_id = ?3")?
+        .execute(params![key.tenant.as_str(), key.owner.as_str(), key.request_id.as_str()])?;
+    Ok(())
+}
+
+fn leave_version(connection: &Connection, key: &DocumentKey, version: &DocumentVersion) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE documents SET document_version = ?4 WHERE tenant = ?1 AND room = ?2 AND document = ?3")?
+        .execute(params![key.tenant.as_str(), key.room.as_str(), key.document.as_str(), version.as_str()])?;
     Ok(())
 }

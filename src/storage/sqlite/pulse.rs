@@ -1,0 +1,82 @@
+//! Signs of life while a statement runs.
+//!
+//! A long statement of our own keeps the next sign of life from being written. That is no outage: the database is there,
+//! and earns nobody grace. A process that was stopped, or a disk that hung, is one. SQLite calls back while it works, so
+//! the two can be told apart: whoever works never leaves a gap between two calls.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use crate::{life::Life, locking::Timestamp};
+
+#[derive(Debug)]
+pub(super) struct Pulse {
+    last: AtomicI64,
+    has_stopped: AtomicBool,
+}
+
+impl Pulse {
+    /// Of SQLite's virtual machine, between two calls: a few milliseconds.
+    pub const OPERATIONS: i32 = 100_000;
+
+    pub fn new(now: Timestamp) -> Self {
+        Self { last: AtomicI64::new(now.millis()), has_stopped: AtomicBool::new(false) }
+    }
+
+    /// A transaction begins: what was before it has been judged.
+    pub fn begin(&self, now: Timestamp) {
+        self.last.store(now.millis(), Ordering::Relaxed);
+        self.has_stopped.store(false, Ordering::Relaxed);
+    }
+
+    pub fn felt(&self, now: Timestamp) {
+        let last = Timestamp::from_millis(self.last.swap(now.millis(), Ordering::Relaxed));
+        if Life::is_outage(last, now) {
+            self.has_stopped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// At the end of the transaction: the sign of life to write, if one is due and there was no gap.
+    pub fn since(&self, last_alive: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        self.felt(now);
+        let is_due = now.millis_since(last_alive) >= Life::BEAT_MS;
+        (is_due && !self.has_stopped.load(Ordering::Relaxed)).then_some(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[test]
+    fn a_long_statement_is_alive_and_a_stopped_one_is_not() {
+        let pulse = Pulse::new(at(0));
+        pulse.begin(at(0));
+        (1..10).for_each(|second| pulse.felt(at(second * 1000)));
+        assert_eq!(pulse.since(at(0), at(10_000)), Some(at(10_000)));
+        pulse.begin(at(10_000));
+        pulse.felt(at(13_001));
+        assert_eq!(pulse.since(at(10_000), at(14_000)), None, "it stood still for more than three seconds");
+        pulse.begin(at(14_000));
+        assert_eq!(pulse.since(at(14_000), at(14_500)), None, "none is due");
+    }
+
+    #[test]
+    fn sqlite_calls_while_it_works() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        let calls = std::sync::Arc::new(AtomicI64::new(0));
+        let count = std::sync::Arc::clone(&calls);
+        let called = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        connection.progress_handler(Pulse::OPERATIONS, Some(called)).unwrap();
+        let long =
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i) FROM n";
+        connection.query_row(long, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert!(calls.load(Ordering::Relaxed) > 10);
+    }
+}
