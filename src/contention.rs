@@ -1,10 +1,9 @@
 //! How often locks were refused because someone had them: the log has no entry for what did not happen.
 //! Counted by each server since its start.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::HashMap, hash::Hash};
+
+use parking_lot::Mutex;
 
 use crate::{
     auth::RoomGlobs,
@@ -14,8 +13,10 @@ use crate::{
     },
 };
 
-/// Documents counted singly, per tenant; refusals beyond them still count in the total.
-const DOCUMENTS: usize = 1000;
+/// Tenants, and documents of each, that are counted singly. When there are more, the one with the smallest count makes room
+/// and leaves its count behind, so that what is hot later is found too.
+const TENANTS: usize = 200;
+const DOCUMENTS: usize = 200;
 
 #[derive(Debug, Default)]
 pub struct Contention {
@@ -38,23 +39,71 @@ impl Contention {
     }
 
     fn refused(&self, key: &DocumentKey) {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.tenants.lock();
+        if !tenants.contains_key(&key.tenant) {
+            make_room(&mut tenants, TENANTS, |tenant| tenant.refused);
+        }
         let tenant = tenants.entry(key.tenant.clone()).or_default();
         tenant.refused += 1;
         let name = (key.room.clone(), key.document.clone());
-        if tenant.documents.len() < DOCUMENTS || tenant.documents.contains_key(&name) {
-            *tenant.documents.entry(name).or_default() += 1;
+        if let Some(count) = tenant.documents.get_mut(&name) {
+            *count += 1;
+        } else {
+            let inherited = make_room(&mut tenant.documents, DOCUMENTS, |count| *count);
+            tenant.documents.insert(name, inherited.unwrap_or_default() + 1);
         }
     }
 
     /// As one sees it who may see these rooms: in some of them, only documents counted singly.
     pub fn of(&self, tenant: &TenantId, rooms: &RoomGlobs) -> Tenant {
-        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let tenants = self.tenants.lock();
         let mut seen = tenants.get(tenant).cloned().unwrap_or_default();
         if rooms.patterns().is_some() {
             seen.documents.retain(|(room, _), _| rooms.allow(room));
             seen.refused = seen.documents.values().sum();
         }
         seen
+    }
+}
+
+/// Takes out the smallest, if there are so many that another one would be too much. Answers it.
+fn make_room<K: Clone + Eq + Hash, V>(map: &mut HashMap<K, V>, max: usize, size: impl Fn(&V) -> u64) -> Option<V> {
+    if map.len() < max {
+        return None;
+    }
+    let smallest = map.iter().min_by_key(|(_, value)| size(value)).map(|(key, _)| key.clone());
+    smallest.and_then(|key| map.remove(&key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(tenant: &str, document: &str) -> DocumentKey {
+        DocumentKey {
+            tenant: TenantId::parse(tenant).unwrap(),
+            room: RoomId::parse("room").unwrap(),
+            document: DocumentId::parse(document).unwrap(),
+        }
+    }
+
+    #[test]
+    fn counters_are_bounded_and_find_what_is_hot_later() {
+        let contention = Contention::default();
+        for number in 0..10 * DOCUMENTS {
+            contention.refused(&key("busy", &format!("cold-{number}")));
+        }
+        for _ in 0..1000 {
+            contention.refused(&key("busy", "hot"));
+        }
+        for number in 0..10 * TENANTS {
+            contention.refused(&key(&format!("tenant-{number}"), "main"));
+        }
+        assert_eq!(contention.tenants.lock().len(), TENANTS);
+        let busy = contention.of(&TenantId::parse("busy").unwrap(), &RoomGlobs::all());
+        assert_eq!((busy.refused, busy.documents.len()), (10 * DOCUMENTS as u64 + 1000, DOCUMENTS));
+        let hottest =
+            busy.documents.iter().max_by_key(|(_, count)| **count).map(|((_, document), _)| document.as_str());
+        assert_eq!(hottest, Some("hot"));
     }
 }

@@ -53,9 +53,11 @@ impl Outages {
         self.0.iter()
     }
 
+    /// With one more. Before the first sign of life of all there was no lock that it could matter to.
     #[must_use]
     pub fn and(&self, outage: Outage) -> Self {
-        Self::new(self.0.iter().copied().chain([outage]).collect())
+        let matters = outage.last_alive != Timestamp::default();
+        Self::new(self.0.iter().copied().chain(matters.then_some(outage)).collect())
     }
 
     /// Where a lock ends whose row says `expires_at`, and was written `span_ms` before that: each outage since, if the

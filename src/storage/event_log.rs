@@ -224,3 +224,27 @@ impl Logged {
         Event { at: self.at, lock, kind }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(epoch: u128, sequence: i64, lease: u128) -> Known {
+        let mark = Mark { lease_id: Uuid::from_u128(lease), at: Timestamp::from_millis(sequence) };
+        Known { head: Head { epoch: Uuid::from_u128(epoch), sequence }, mark: Some(mark) }
+    }
+
+    #[test]
+    fn a_log_that_is_behind_or_has_another_event_is_rewound() {
+        let head = KnownHead::default();
+        head.sees(known(1, 10, 5), None, None).unwrap();
+        let before = head.before();
+        let there = known(1, 10, 5).mark;
+        assert!(head.sees(known(2, 10, 5), before, there).is_err(), "another epoch");
+        assert!(head.sees(known(1, 9, 4), before, None).is_err(), "behind");
+        assert!(head.sees(known(1, 11, 7), before, known(1, 10, 6).mark).is_err(), "another event");
+        head.sees(known(1, 11, 6), before, there).unwrap();
+        assert_eq!(head.before().map(|known| known.head.sequence), Some(11));
+        head.sees(known(1, 12, 7), head.before(), None).expect("what is known was pruned");
+    }
+}

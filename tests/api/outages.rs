@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sea_orm::{ConnectionTrait, Statement};
 use serde_json::json;
 
 use crate::support::{TestServer, reasons};
@@ -137,4 +138,68 @@ async fn workers_do_not_expire_in_an_outage_what_grace_keeps() {
     server.sweep().await;
     assert_eq!(server.locks().await.len(), 1);
     assert_eq!(reasons(&server.events().await), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_lingering_lock_gets_its_linger_again_and_not_a_whole_ttl() {
+    let server = TestServer::start().await;
+    let alice = server.editor("alice");
+    let lock = alice.post(LOCK, json!({"session_id": "tab", "ttl_seconds": 300})).await.ok();
+    let goodbye = json!({"lease_id": lock["lease_id"], "hold": 1, "linger_ms": 3000});
+    alice.post(&format!("{LOCK}/release"), goodbye).await.ok();
+    let server = server.restart_after(Duration::from_secs(40)).await;
+    assert_eq!(server.editor("bob").get(LOCK).await.ok()["lock"]["expires_in_ms"], 3000);
+    server.pass_seconds(3).await;
+    server.editor("bob").post(LOCK, json!({})).await.ok();
+    assert_eq!(reasons(&server.events().await), ["released"]);
+}
+
+#[tokio::test]
+async fn grace_is_one_row_and_expiry_writes_it_into_the_locks_that_nobody_extends() {
+    let server = TestServer::start().await;
+    let alice = server.editor("alice");
+    for document in ["a", "b", "c"] {
+        alice.post(&path(document), json!({"ttl_seconds": 10})).await.ok();
+    }
+    let database = server.database().await;
+    let expires = async || {
+        let statement = "SELECT DISTINCT expires_at FROM document_locks ORDER BY expires_at";
+        let rows = database.query_all_raw(Statement::from_string(database.get_database_backend(), statement)).await;
+        rows.unwrap().iter().map(|row| row.try_get_by_index::<i64>(0).unwrap()).collect::<Vec<_>>()
+    };
+    let before = expires().await;
+    server.clock.advance(Duration::from_hours(1));
+    alice.post(&path("other"), json!({"ttl_seconds": 60})).await.ok();
+    assert_eq!(expires().await[0], before[0], "no lock is touched");
+    assert_eq!(alice.get(&path("a")).await.ok()["lock"]["expires_in_ms"], 10_000);
+    alice.put(&path("a"), json!({})).await.ok();
+    server.sweep().await;
+    let now = server.clock.now().millis();
+    assert_eq!(expires().await, [now + 10_000, now + 60_000]);
+    server.pass_seconds(10).await;
+    server.sweep().await;
+    assert_eq!(server.locks().await.len(), 1);
+    assert_eq!(reasons(&server.events().await), ["expired"; 3]);
+}
+
+#[tokio::test]
+async fn outages_are_forgotten_when_no_lock_can_be_from_before_them() {
+    let server = TestServer::start().await;
+    let alice = server.editor("alice");
+    alice.post(LOCK, json!({})).await.ok();
+    let database = server.database().await;
+    let outages = async || {
+        let statement = Statement::from_string(database.get_database_backend(), "SELECT back_at FROM outages");
+        database.query_all_raw(statement).await.unwrap().len()
+    };
+    for _ in 0..3 {
+        server.clock.advance(Duration::from_secs(20));
+        alice.put(LOCK, json!({})).await.ok();
+    }
+    server.sweep().await;
+    assert_eq!(outages().await, 3);
+    server.skip_hours(25).await;
+    // The one of this gap, until a day has passed after it.
+    server.sweep().await;
+    assert_eq!(outages().await, 1);
 }

@@ -351,3 +351,39 @@ async fn an_overdue_lock_does_not_make_the_live_one_ambiguous() {
     };
     Story::begin().await.check(row, history).await;
 }
+
+#[tokio::test]
+async fn what_metadata_says_changes_no_answer() {
+    let server = TestServer::start().await;
+    let alice = server.editor("alice");
+    let path = "/api/documents/room/lock";
+    // Text that PostgreSQL cannot read as JSON, and text that looks like a column.
+    let metadata = json!({"nul": "\u{0}", "expires_at": 7, "text": "\"expires_at\":1"});
+    let lock = alice.post(path, json!({"metadata": metadata, "ttl_seconds": 2})).await.ok();
+    assert_eq!(lock["metadata"], metadata);
+    assert_eq!(server.editor("bob").get(path).await.ok()["lock"]["metadata"], metadata);
+    server.pass_seconds(2).await;
+    for body in [json!({}), json!({"lease_id": lock["lease_id"]})] {
+        alice.put(path, body).await.problem(409, "LEASE_EXPIRED");
+    }
+    assert_eq!(server.events().await[0]["metadata"], metadata);
+}
+
+#[tokio::test]
+async fn a_session_is_remembered_among_its_owners_last_hundred_ends() {
+    let server = TestServer::start().await;
+    let alice = server.editor("alice").connected();
+    let path = "/api/documents/room/lock";
+    let hold_once = async |session: &str| {
+        alice.post(path, json!({ "session_id": session })).await.ok();
+        alice.delete(path, json!({ "session_id": session })).await.ok();
+    };
+    hold_once("first").await;
+    for _ in 0..99 {
+        hold_once("other").await;
+    }
+    alice.put(path, json!({"session_id": "first"})).await.problem(409, "LEASE_RELEASED");
+    hold_once("other").await;
+    alice.put(path, json!({"session_id": "first"})).await.problem(404, "LOCK_NOT_FOUND");
+    alice.put(path, json!({"session_id": "other"})).await.problem(409, "LEASE_RELEASED");
+}

@@ -1,6 +1,13 @@
 //! A new epoch, and servers whose database was put back in time.
 
-use crate::{postgres::new_database, servers::Servers};
+use sea_orm::sqlx::{AssertSqlSafe, Connection as _, Executor as _};
+use serde_json::json;
+
+use crate::{
+    caller::eventually,
+    postgres::new_database,
+    servers::{Servers, connect},
+};
 
 /// Waits for the end that each server came to by itself, with the code that says not to start it again.
 fn all_stop_and_say_why(servers: &mut Servers) {
@@ -40,6 +47,50 @@ async fn servers_that_find_the_log_behind_what_they_have_seen_stop() {
     }
     servers.sql("UPDATE log_head SET sequence = 0; DELETE FROM events").await;
     all_stop_and_say_why(&mut servers);
+}
+
+/// The log is as long as before, and has another event where this server knows one.
+#[tokio::test]
+async fn a_server_whose_log_was_put_back_and_has_grown_again_stops() {
+    let mut servers = Servers::start(new_database(), 1);
+    let first = servers.processes[0].editor("alice").lock("document", 300).await.ok();
+    servers.processes[0].signal("STOP");
+    servers
+        .sql("DELETE FROM events; DELETE FROM document_locks; DELETE FROM documents; UPDATE log_head SET sequence = 0")
+        .await;
+    let other = servers.start_one();
+    let second = other.editor("bob").lock("document", 300).await.ok();
+    assert_eq!(first["fencing_token"], second["fencing_token"], "nobody else can tell that it was given before");
+    servers.processes[0].signal("CONT");
+    all_stop_and_say_why(&mut servers);
+    assert!(other.editor("bob").extend("document").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_server_that_starts_while_a_new_epoch_begins_grants_no_old_token() {
+    const FLOOR: i64 = 5000;
+    let servers = Servers::start(new_database(), 1);
+    let alice = servers.processes[0].editor("alice");
+    let mut connection = connect(&servers.url).await;
+    let mut beginning = connection.begin().await.unwrap();
+    beginning.execute("SELECT 1 FROM log_head FOR UPDATE").await.unwrap();
+    let asked = tokio::spawn(async move { alice.lock("document", 300).await });
+    let mut observer = connect(&servers.url).await;
+    eventually("the grant waits for the log", async || {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+            WHERE application_name = 'doclock' AND datname = current_database() AND wait_event_type = 'Lock'";
+        let waiting: i64 = sea_orm::sqlx::query_scalar(waiting).fetch_one(&mut observer).await.unwrap();
+        (waiting > 0).then_some(())
+    })
+    .await;
+    let begin = format!("UPDATE log_head SET epoch = gen_random_uuid(), token_floor = {FLOOR}");
+    beginning.execute(AssertSqlSafe(begin)).await.unwrap();
+    beginning.commit().await.unwrap();
+    let answer = asked.await.unwrap();
+    assert!(!answer.is_ok() || answer.body["fencing_token"].as_i64() > Some(FLOOR), "{:#}", answer.body);
+    let tokens: Option<i64> =
+        sea_orm::sqlx::query_scalar("SELECT max(fencing_token) FROM documents").fetch_one(&mut observer).await.unwrap();
+    assert!(tokens.is_none_or(|token| token == 0 || token > FLOOR), "{}", json!(tokens));
 }
 
 #[tokio::test]

@@ -17,7 +17,9 @@ mod servers;
 
 mod clock;
 mod epoch;
+mod expiry;
 mod freeze;
+mod grace;
 mod heartbeats;
 mod kill;
 mod outages;

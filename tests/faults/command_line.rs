@@ -1,6 +1,10 @@
 //! How the program starts, and how it says that it cannot.
 
-use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
 
 use crate::{
     caller::Caller,
@@ -23,6 +27,19 @@ fn a_second_process_on_the_same_database_is_refused() {
     let mut first = home.start();
     refuses(&home, &["--listen", "127.0.0.1:0"], "is in use by another doclock");
     assert!(first.is_running());
+}
+
+#[test]
+fn a_second_process_on_a_link_to_the_database_is_refused() {
+    let (home, other) = (Home::new(), Home::new());
+    let _process = home.start();
+    fs::create_dir(other.path().join("data")).unwrap();
+    symlink(home.database(), other.database()).unwrap();
+    refuses(&other, &["--listen", "127.0.0.1:0"], "is in use by another doclock");
+    // A folder that is a link leads there too.
+    let third = Home::new();
+    symlink(home.path().join("data"), third.path().join("data")).unwrap();
+    refuses(&third, &["--listen", "127.0.0.1:0"], "is in use by another doclock");
 }
 
 #[test]

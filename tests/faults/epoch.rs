@@ -118,3 +118,21 @@ fn a_new_epoch_needs_a_database() {
     assert_eq!((code, error.as_str()), (Some(1), "doclock: there is no database data/doclock.db\n"));
     assert!(!home.database().exists());
 }
+
+/// As long as before, with another event where this server knows one.
+#[tokio::test]
+async fn a_server_whose_database_was_put_back_and_has_grown_again_stops() {
+    let (home, elsewhere) = (Home::new(), Home::new());
+    let mut process = home.start();
+    process.editor("alice").lock("one", 300).await.ok();
+    let copy = backup(&home, "copy.db");
+    process.editor("alice").lock("two", 300).await.ok();
+    fs::create_dir(elsewhere.path().join("data")).unwrap();
+    restore(&elsewhere, &copy);
+    let other = elsewhere.start();
+    other.editor("bob").lock("two", 300).await.ok();
+    let grown = backup(&elsewhere, "grown.db");
+    restore(&home, &grown);
+    let line = last_words(&mut process);
+    assert!(line.contains("with another event there") && line.contains("doclock new-epoch"), "{line}");
+}

@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod first_locks;
 mod history;
 mod model;
 #[path = "../support/postgres.rs"]
 mod postgres;
+mod server;
+mod storage;
 
 use std::{
     sync::{Arc, LazyLock},

@@ -4,6 +4,8 @@ mod end;
 mod extend;
 mod grant;
 mod target;
+#[cfg(test)]
+mod tests;
 
 use super::{
     Change, Command, Done, EndReason, Ending, Event, EventKind, Lock, Lookup, Memo, MemoKey, MemoLock, Outcome,

@@ -1,0 +1,32 @@
+//! A server's writers on a PostgreSQL that others write too, with its own time.
+
+use std::sync::Arc;
+
+use doclock::{
+    life::Life,
+    locking::{Command, Outcome, Policy, Timestamp},
+    settings::DatabaseUrl,
+    storage::{Storage, Writer},
+};
+
+use crate::block_on;
+
+pub struct Server {
+    pub writer: Writer,
+    _storage: Storage,
+}
+
+impl Server {
+    pub fn on(url: &str) -> Self {
+        let storage = block_on(Storage::open(&DatabaseUrl::Postgres(url.to_owned()))).unwrap();
+        let life = Arc::new(Life::new(Timestamp::default()));
+        let mut writers = storage.writers(Policy::default(), &storage.clock(), &life).unwrap();
+        writers.chores.take().unwrap().beat().unwrap();
+        Self { writer: writers.requests.remove(0), _storage: storage }
+    }
+
+    pub fn commit(&mut self, commands: &[Command]) -> Vec<Outcome> {
+        let outcomes = self.writer.commit(commands).unwrap().outcomes;
+        outcomes.into_iter().map(Result::unwrap).collect()
+    }
+}
