@@ -35,13 +35,21 @@ function init()
     rounds = { { "GET /healthz" .. headers .. "\r\n" } }
   elseif kind == "cycle" then
     rounds = { window_of("POST"), window_of("PUT"), window_of("DELETE") }
-  elseif kind == "pair" then
+  elseif kind == "pair" or kind == "pair_with_ids" then
     rounds = { window_of("POST"), window_of("DELETE") }
   else
     -- The first window takes the locks.
     rounds = { window_of("POST"), window_of("PUT") }
     again = 2
   end
+end
+
+-- An id that no other request has, in the header: then the rest of the request stays as it is.
+local sent, start = 0, os.time()
+function with_id(plain)
+  sent = sent + 1
+  local id = "Idempotency-Key: " .. start .. "-" .. number .. "-" .. sent .. "\r\n"
+  return (plain:gsub("Content%-Type", id .. "Content-Type", 1))
 end
 
 function request()
@@ -52,6 +60,9 @@ function request()
     if round > #rounds then
       round = again
     end
+  end
+  if kind == "pair_with_ids" then
+    return with_id(rounds[round][document])
   end
   return rounds[round][document]
 end

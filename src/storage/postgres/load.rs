@@ -1,6 +1,6 @@
 //! Locking and reading what a batch needs.
 
-use sea_orm::sqlx::{self, Executor as _, PgConnection, Row as _, postgres::PgRow};
+use sea_orm::sqlx::{self, AssertSqlSafe, Executor as _, PgConnection, Row as _, postgres::PgRow};
 
 use super::{Failure, quick::Quick, time::Time};
 use crate::{
@@ -231,30 +231,35 @@ async fn endings(connection: &mut PgConnection, batch: &mut Batch<'_>) -> Result
         Which::Session(session) => Some(session.to_string()),
         Which::Lease(_) | Which::Any => None,
     };
-    // A lease has at most one end.
-    let rows = sqlx::query(
-        "SELECT k.position, e.reason, e.ended_at
+    // A lease has at most one end, and OFFSET 0 keeps the planner from looking for it among all that its owner has ended.
+    // The limits are numbers in the text: with others the planner reads all there is.
+    let rows = sqlx::query(AssertSqlSafe(format!(
+        "SELECT k.position, e.reason, coalesce(e.ended_at, e.at) AS ended_at
          FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[])
             WITH ORDINALITY AS k (tenant, room, document, owner_id, lease_id, session_id, position)
          CROSS JOIN LATERAL (
-            (SELECT e.reason, coalesce(e.ended_at, e.at) AS ended_at FROM events AS e
-             WHERE e.kind = 'DocumentUnlocked' AND e.lease_id = k.lease_id AND e.tenant = k.tenant AND e.room = k.room
-               AND e.document = k.document AND e.owner_id = k.owner_id LIMIT 1)
+            (SELECT e.reason, e.ended_at, e.at FROM
+                (SELECT * FROM events AS e WHERE e.kind = 'DocumentUnlocked' AND e.lease_id = k.lease_id OFFSET 0) AS e
+             WHERE (e.tenant, e.room, e.document, e.owner_id) = (k.tenant, k.room, k.document, k.owner_id) LIMIT 1)
             UNION ALL
-            (SELECT e.reason, e.ended_at FROM
-                (SELECT e.reason, e.session_id, coalesce(e.ended_at, e.at) AS ended_at FROM events AS e
-                 WHERE k.lease_id IS NULL AND e.kind = 'DocumentUnlocked' AND e.tenant = k.tenant AND e.room = k.room
-                   AND e.document = k.document AND e.owner_id = k.owner_id
-                 ORDER BY e.sequence DESC LIMIT CASE WHEN k.session_id IS NULL THEN 1 ELSE $7 END) AS e
-             WHERE k.session_id IS NULL OR e.session_id = k.session_id LIMIT 1)) AS e",
-    )
+            (SELECT e.reason, e.ended_at, e.at FROM
+                (SELECT e.reason, e.session_id, e.ended_at, e.at FROM events AS e
+                 WHERE k.lease_id IS NULL AND k.session_id IS NOT NULL AND e.kind = 'DocumentUnlocked'
+                   AND e.tenant = k.tenant AND e.room = k.room AND e.document = k.document AND e.owner_id = k.owner_id
+                 ORDER BY e.sequence DESC LIMIT {ENDINGS_SEARCHED}) AS e
+             WHERE e.session_id = k.session_id LIMIT 1)
+            UNION ALL
+            (SELECT e.reason, e.ended_at, e.at FROM events AS e
+             WHERE k.lease_id IS NULL AND k.session_id IS NULL AND e.kind = 'DocumentUnlocked'
+               AND e.tenant = k.tenant AND e.room = k.room AND e.document = k.document AND e.owner_id = k.owner_id
+             ORDER BY e.sequence DESC LIMIT 1)) AS e"
+    )))
     .bind(tenants)
     .bind(rooms)
     .bind(documents)
     .bind(each().map(|lookup| lookup.owner.as_str()).collect::<Vec<_>>())
     .bind(each().map(lease).collect::<Vec<_>>())
     .bind(each().map(session).collect::<Vec<_>>())
-    .bind(ENDINGS_SEARCHED)
     .fetch_all(connection)
     .await?;
     for row in rows {
