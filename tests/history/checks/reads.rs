@@ -5,12 +5,12 @@ use super::{
     Findings, Planted,
     holds::{self, Hold},
     right,
-    samples::{Sample, expired, page, request, seen},
+    samples::{Sample, expired, lease, page, request, seen},
     wrong,
 };
 use crate::{
     history::History,
-    record::{Answer, Call, Name, Seen},
+    record::{Answer, Call, Name, Refused, Seen},
     request::{Request, Verb},
 };
 
@@ -46,6 +46,10 @@ pub fn check(history: &History) -> Findings {
                 };
                 findings.check(is_so, &key, call.settled, || format!("{} was shown {lock:?}", call.owner));
                 last_token(history, call, &key, *last, &mut findings);
+            }
+            Answer::Refused(refused) if call.verb() == Verb::ForceUnlock && refused.status == 404 => {
+                let is_held = certain.any(|hold| Some(hold.lease) == call.request.lease);
+                findings.check(!is_held, &key, call.settled, || "not found, though it was held for certain".to_owned());
             }
             _ => {}
         }
@@ -115,6 +119,11 @@ pub fn planted() -> Vec<Planted> {
         right("shown while it lives", check, look(500, Some(anns()))),
         wrong("shown when it is over", check, look(4000, Some(anns()))),
         wrong("not shown while it is held", check, look(500, None)),
+        wrong("not found by an admin while it is held", check, {
+            let force = Request { lease: Some(lease(1)), ..request(Verb::ForceUnlock) };
+            let refused = Refused { status: 404, code: "LOCK_NOT_FOUND".to_owned(), ..Refused::default() };
+            over().call("root", force, 500..505, Answer::Refused(refused)).history()
+        }),
         right("listed while it lives", check, list(500, vec![anns()])),
         wrong("listed as another", check, list(500, vec![other()])),
         wrong("not listed while it is held", check, list(500, Vec::new())),

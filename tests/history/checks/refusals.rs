@@ -103,9 +103,9 @@ fn has_ended_so(history: &History, call: &Call, failed: &Failed) -> bool {
 }
 
 fn not_found(history: &History, call: &Call, failed: &Failed) -> Option<&'static str> {
-    if matches!(call.verb(), Verb::ForceUnlock) {
-        let lease = call.request.lease.and_then(|lease| history.lease(lease))?;
-        return history.stayed_live(lease, call.invoked, call.returned()).then_some("it was live all the time");
+    // Admins' is a read, to which an overdue lock has ended before the log says so: checks/reads.rs.
+    if call.verb() == Verb::ForceUnlock {
+        return None;
     }
     let had_ended = |lease: Lease| lease.end.is_some_and(|end| history.committed[end].not_after < call.invoked);
     if meant(history, call, failed).any(had_ended) {
