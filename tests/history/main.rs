@@ -9,6 +9,7 @@
 
 mod answers;
 mod arguments;
+mod brink;
 #[path = "../faults/caller.rs"]
 #[allow(dead_code, reason = "shared with the tests of one server")]
 mod caller;
@@ -45,7 +46,7 @@ use summary::Summary;
 /// A round is judged as a whole, so a long run has many.
 const LONGEST_ROUND: Duration = Duration::from_secs(45);
 /// Of a round, for the last locks to end and to be heard of.
-const QUIET: Duration = Duration::from_secs(8);
+const QUIET: Duration = Duration::from_secs(11);
 /// Stories of one rule that are told; the others are only counted.
 const STORIES: usize = 3;
 

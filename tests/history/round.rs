@@ -16,6 +16,7 @@ use tokio::{runtime::Handle, task::JoinSet};
 
 use crate::{
     answers,
+    brink::Brink,
     caller::Caller,
     chance::Chance,
     clients::Client,
@@ -31,6 +32,7 @@ use crate::{
 
 const CLIENTS: usize = 16;
 const RACERS: usize = 5;
+const BRINKS: usize = 3;
 /// At the end of the load no new trouble begins.
 const CALM: Duration = Duration::from_secs(4);
 /// Longer than the longest lock, with grace.
@@ -67,6 +69,9 @@ impl Round {
         }
         for index in 0..RACERS {
             clients.spawn(Racer::new(&world, index, chance("racer")(index)).run());
+        }
+        for index in 0..BRINKS {
+            clients.spawn(Brink::new(&world, index, chance("brink")(index)).run());
         }
         tokio::time::sleep(self.load).await;
         stop.store(true, Ordering::Release);

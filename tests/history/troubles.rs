@@ -64,7 +64,7 @@ impl Troubles {
                 break;
             }
             let mut chance = self.chance.one();
-            self.wait(chance.millis(300, 2500));
+            self.wait(chance.millis(500, 3500));
             if self.stop.load(Ordering::Acquire) {
                 break;
             }

@@ -39,8 +39,8 @@ fn one_id(calls: &[&Call], findings: &mut Findings) {
                 check(!has_done(call), "an id that had done something has done something else");
             } else if call.verb() == Verb::Lock {
                 check(answers_again(earlier, call), "a lock was sent again and neither it nor its end was answered");
-            } else if call.verb() == Verb::Unlock && has_done(call) {
-                check(call.answer.ended() == earlier.answer.ended(), "an unlock was sent again and ended another lock");
+            } else if call.verb() == Verb::Unlock {
+                check(tells_again(earlier, call), "an unlock was sent again and answered otherwise");
             }
         }
     }
@@ -62,6 +62,14 @@ fn answers_again(earlier: &Call, call: &Call) -> bool {
     match &call.answer {
         Answer::Live(_) => same(call) == same(earlier),
         Answer::Refused(refused) if refused.status != 503 => refused.failed.iter().all(is_an_end),
+        _ => true,
+    }
+}
+
+fn tells_again(earlier: &Call, call: &Call) -> bool {
+    match &call.answer {
+        Answer::Ended(ended) => ended == earlier.answer.ended(),
+        Answer::Refused(refused) => refused.status == 503,
         _ => true,
     }
 }
@@ -188,6 +196,12 @@ pub fn planted() -> Vec<Planted> {
         }),
         wrong("an unlock that ended two", check, unlocked(2).history()),
         wrong("an unlock whose first answer was kept to", check, unlocked(1).history()),
+        wrong("an unlock that is decided anew", check, {
+            let named = || Request { id: Some("un".into()), ..request(Verb::Unlock) };
+            let sample = first().event(20, "ann", 1, by(Reason::Released, "ann"));
+            let sample = sample.call("ann", named(), 20..25, ended(1));
+            sample.call("ann", named(), 40..45, refused("LEASE_RELEASED", None)).history()
+        }),
         wrong("an end that nobody asked for", check, first().event(9, "ann", 1, by(Reason::Released, "ann")).history()),
         wrong("a revocation that no admin asked for", check, {
             first().event(9, "ann", 1, by(Reason::Revoked, "root")).history()
