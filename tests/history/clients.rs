@@ -81,7 +81,11 @@ impl Client {
         for _ in 0..=chance.below(4) {
             let patience = chance.percent(9).then(|| chance.millis(0, 12));
             let server = chance.below(self.world.bases.len());
-            let answer = self.person.send(server, &request, patience).await;
+            let answer = if chance.percent(25) {
+                self.person.say(server, &request, patience).await
+            } else {
+                self.person.send(server, &request, patience).await
+            };
             self.learn(&request, &answer);
             if request.id.is_none() || !answer.is_open() {
                 return;

@@ -18,6 +18,7 @@ mod checks;
 mod clients;
 mod followers;
 mod history;
+mod lines;
 mod log;
 #[path = "../support/postgres.rs"]
 mod postgres;

@@ -10,10 +10,12 @@ use std::{
 };
 
 use doclock::auth::Role;
+use serde_json::Value;
 
 use crate::{
     answers,
     caller::Caller,
+    lines::Lines,
     record::{Answer, Call, Name, Record, Seen, Watch},
     request::Request,
     servers::token,
@@ -94,6 +96,7 @@ impl World {
 pub struct Person {
     pub owner: Name,
     callers: Vec<Caller>,
+    lines: Lines,
     world: Arc<World>,
 }
 
@@ -102,17 +105,40 @@ impl Person {
         let role = if owner == ADMIN { Role::Admin } else { Role::Editor };
         let token = token(owner, role, may_take_over(owner));
         let callers = world.bases.iter().map(|base| Caller::new(base, token.clone())).collect();
-        Self { owner: owner.into(), callers, world: Arc::clone(world) }
+        let lines = Lines::new(&world.bases, token);
+        Self { owner: owner.into(), callers, lines, world: Arc::clone(world) }
+    }
+
+    /// The same over a socket where that can be asked for over one.
+    pub async fn say(&self, server: usize, request: &Arc<Request>, patience: Option<Duration>) -> Answer {
+        if !Lines::can_send(request) {
+            return self.send(server, request, patience).await;
+        }
+        let said = async { self.lines.try_send(server, request).await };
+        self.recorded(server, request, patience, said).await
     }
 
     /// Asks, and writes down what came of it. With little patience the connection is dropped before the answer is there.
     pub async fn send(&self, server: usize, request: &Arc<Request>, patience: Option<Duration>) -> Answer {
-        let world = &self.world;
         let (method, path, body) = (request.method(), request.path(), request.body());
+        let sent = async {
+            let answer = self.callers[server].try_send(method, &path, &body).await?;
+            Some((answer.status, answer.body))
+        };
+        self.recorded(server, request, patience, sent).await
+    }
+
+    async fn recorded(
+        &self,
+        server: usize,
+        request: &Arc<Request>,
+        patience: Option<Duration>,
+        sent: impl Future<Output = Option<(u16, Value)>>,
+    ) -> Answer {
+        let world = &self.world;
         let invoked = world.watch.now();
-        let sent = self.callers[server].try_send(method, &path, &body);
         let answer = match tokio::time::timeout(patience.unwrap_or(PATIENCE), sent).await {
-            Ok(Some(answer)) => answers::answer(request, answer.status, &answer.body),
+            Ok(Some((status, body))) => answers::answer(request, status, &body),
             Ok(None) => Answer::Lost,
             Err(_) if patience.is_some() => Answer::Lost,
             Err(_) => Answer::Odd(format!("no answer within {PATIENCE:?}")),
