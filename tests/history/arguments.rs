@@ -39,10 +39,10 @@ impl Arguments {
                 "--home" => arguments.homes = homes_named(&value()?)?,
                 "--seed" => arguments.seed = Some(value()?.parse().map_err(|_| "--seed needs a whole number")?),
                 "--keep-going" => arguments.goes_on = true,
-                "--list" => arguments.runs_nothing = true,
+                "--list" | "--ignored" => arguments.runs_nothing = true,
                 name if WITH_VALUE.contains(&name) => drop(value()?),
                 name if name.starts_with('-') => {}
-                filter => arguments.runs_nothing |= !NAME.contains(filter) && !filter.contains(NAME),
+                filter => arguments.runs_nothing |= !filter.contains(NAME),
             }
         }
         Ok(arguments)

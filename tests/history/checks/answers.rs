@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What a well-formed request can be refused with.
-const EXPECTED: [&str; 14] = [
+const EXPECTED: [&str; 13] = [
     "LOCK_HELD",
     "LOCK_NOT_FOUND",
     "NOT_OWNER",
@@ -26,7 +26,6 @@ const EXPECTED: [&str; 14] = [
     "OVERLOADED",
     "DRAINING",
     "OUTCOME_UNKNOWN",
-    "LIMIT_REACHED",
 ];
 
 pub fn check(history: &History) -> Findings {

@@ -18,10 +18,23 @@ pub struct Hold {
     pub lease: Uuid,
     pub token: i64,
     pub owner: Name,
+    /// From here on nobody else can have had it.
     pub from: Moment,
     pub until: Moment,
     /// By the server's clock, the least `expires_at` that can have been the last word on it; none if that is not known.
     pub promised: Option<i64>,
+    words: Vec<Word>,
+    ended: Moment,
+}
+
+/// What a request has made, or may have made, of a lock's end.
+#[derive(Debug, Clone)]
+struct Word {
+    sent: Moment,
+    /// Never, if it was not answered.
+    returned: Moment,
+    deadline: Moment,
+    expires_at: Option<i64>,
 }
 
 impl Hold {
@@ -30,8 +43,13 @@ impl Hold {
         self.from < self.until
     }
 
+    /// Whether its holder could count on it from the one moment to the other. That is less than that nobody else can have
+    /// had it: a lock that is overdue has ended for those who look, and may yet be given grace.
     pub fn covers(&self, from: Moment, until: Moment) -> bool {
-        self.from < from && self.until > until
+        let newest = self.words.iter().filter(|word| word.returned < from).map(|word| word.sent).max();
+        let Some(newest) = newest.filter(|_| self.ended > until) else { return false };
+        let in_force = self.words.iter().filter(|word| word.sent <= until && word.returned >= newest);
+        in_force.map(|word| word.deadline).min().is_some_and(|deadline| deadline > until)
     }
 }
 
@@ -42,12 +60,6 @@ struct Lease<'h> {
     /// Without session, or not known: it can be meant by a request that names nothing.
     session: Option<&'h Name>,
     calls: Vec<(&'h Call, &'h Seen)>,
-}
-
-/// What a request has made of a lock's end.
-struct Word {
-    deadline: Moment,
-    expires_at: Option<i64>,
 }
 
 /// Every lease that was answered, by document, in the order in which they begin.
@@ -84,7 +96,10 @@ impl Lease<'_> {
         let proved = self.calls.iter().map(|(call, _)| call.invoked).max().unwrap_or_default();
         let enders = on_it.iter().filter(|call| call.returned() >= first_sent && self.may_be_ended_by(call));
         let ended = enders.map(|call| call.invoked).min().unwrap_or(NEVER);
-        let last: Vec<_> = self.last_words(on_it);
+        let words = self.words(on_it);
+        // The last word is one after which no other was certainly sent.
+        let newest = self.calls.iter().map(|(call, _)| call.invoked).max().unwrap_or_default();
+        let last: Vec<_> = words.iter().filter(|word| word.returned >= newest).collect();
         let deadline = last.iter().map(|word| word.deadline).min().unwrap_or_default();
         let promised: Option<Vec<i64>> = last.iter().map(|word| word.expires_at).collect();
         Hold {
@@ -95,23 +110,24 @@ impl Lease<'_> {
             from: first_answer,
             until: deadline.max(proved).min(ended),
             promised: promised.and_then(|promised| promised.into_iter().min()),
+            words,
+            ended,
         }
     }
 
-    /// What can be the last word on how long it lives: all after which no other was certainly sent.
-    fn last_words(&self, on_it: &[&Call]) -> Vec<Word> {
+    fn words(&self, on_it: &[&Call]) -> Vec<Word> {
         let millis = |millis: i64| Moment::from_millis(millis.unsigned_abs());
-        let newest = self.calls.iter().map(|(call, _)| call.invoked).max().unwrap_or_default();
-        let told = self.calls.iter().filter(|(call, _)| call.returned() >= newest).map(|(call, seen)| Word {
-            deadline: call.invoked + millis(seen.expires_in_ms),
-            expires_at: Some(seen.expires_at),
-        });
-        let untold = on_it.iter().filter(|call| call.answer.is_open() && self.may_be_moved_by(call)).map(|call| {
-            let least = match call.verb() {
-                Verb::Release => i64::from(call.request.linger_ms),
-                _ => i64::from(call.request.ttl_seconds.unwrap_or(1)) * 1000,
-            };
-            Word { deadline: call.invoked + millis(least), expires_at: None }
+        let word = |call: &Call, lives_ms: i64, expires_at: Option<i64>| Word {
+            sent: call.invoked,
+            returned: call.returned(),
+            deadline: call.invoked + millis(lives_ms),
+            expires_at,
+        };
+        let told = self.calls.iter().map(|(call, seen)| word(call, seen.expires_in_ms, Some(seen.expires_at)));
+        let untold = on_it.iter().filter(|call| call.answer.is_open() && self.may_be_moved_by(call));
+        let untold = untold.map(|call| match call.verb() {
+            Verb::Release => word(call, i64::from(call.request.linger_ms), None),
+            _ => word(call, i64::from(call.request.ttl_seconds.unwrap_or(1)) * 1000, None),
         });
         told.chain(untold).collect()
     }

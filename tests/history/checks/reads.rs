@@ -5,7 +5,7 @@ use super::{
     Findings, Planted,
     holds::{self, Hold},
     right,
-    samples::{Sample, expired, lease, page, request, seen},
+    samples::{Sample, expired, lease, live, page, request, seen},
     wrong,
 };
 use crate::{
@@ -116,6 +116,11 @@ pub fn planted() -> Vec<Planted> {
         wrong("not valid while it is held", check, verify(500, false, 1)),
         wrong("a last token of the past", check, verify(4000, false, 0)),
         wrong("a last token of the future", check, verify(4000, false, 2)),
+        right("not shown while it is overdue, though it was given grace", check, {
+            let late =
+                over().call("ben", request(Verb::Look), 1100..1105, Answer::Looked { lock: None, last_token: 1 });
+            late.call("ann", request(Verb::Heartbeat), 1200..1205, live("ann", 1, 1000)).history()
+        }),
         right("shown while it lives", check, look(500, Some(anns()))),
         wrong("shown when it is over", check, look(4000, Some(anns()))),
         wrong("not shown while it is held", check, look(500, None)),
