@@ -65,8 +65,13 @@ const RULES: [Rule; 9] = [
     streams::check,
 ];
 
+/// Of each rule, what it found, the first first.
 pub fn all(history: &History) -> Vec<Findings> {
-    RULES.iter().map(|rule| rule(history)).collect()
+    let mut all: Vec<_> = RULES.iter().map(|rule| rule(history)).collect();
+    for findings in &mut all {
+        findings.violations.sort_by_key(|violation| violation.at);
+    }
+    all
 }
 
 /// A hand-made history, and whether the rule has to find something in it.
