@@ -11,7 +11,7 @@ use super::{
 use crate::{
     history::History,
     log::{Committed, Event, Happened, Reason},
-    record::{Answer, Call, Failed},
+    record::{Answer, Call, Ended, Failed, Refused},
     request::{Request, Verb},
 };
 
@@ -140,11 +140,17 @@ fn may_have_released(history: &History, call: &Call, event: &Event, committed: C
         // When a linger runs out the lock ends as released, whenever that is.
         return is_named && call.invoked <= committed.not_after && call.answer.failed().is_empty();
     }
+    let has_ended_it =
+        |sent: &Call| sent.answer.ended().iter().any(|end| end.key == event.key && end.token == event.token);
+    let may_be = call.answer.is_open() && was_under_way(call, committed);
+    // One that has done a part of what it was asked for is not remembered, and does another part the next time.
+    if request.many {
+        return has_ended_it(call) || may_be;
+    }
     // Answered once, it has ended what it was answered for and nothing else, however often it was sent.
-    let answered = history.sent_alike(call).find(|sent| !sent.answer.ended().is_empty());
-    match answered {
-        Some(sent) => sent.answer.ended().iter().any(|end| end.key == event.key && end.token == event.token),
-        None => call.answer.is_open() && was_under_way(call, committed),
+    match history.sent_alike(call).find(|sent| has_done(sent)) {
+        Some(sent) => has_ended_it(sent),
+        None => may_be,
     }
 }
 
@@ -205,6 +211,18 @@ pub fn planted() -> Vec<Planted> {
         wrong("an end that nobody asked for", check, first().event(9, "ann", 1, by(Reason::Released, "ann")).history()),
         wrong("a revocation that no admin asked for", check, {
             first().event(9, "ann", 1, by(Reason::Revoked, "root")).history()
+        }),
+        right("a part of an unlock that was lost, and another part", check, {
+            let several = || Request {
+                many: true,
+                documents: vec!["page".into(), "other".into()],
+                id: Some("un".into()),
+                ..request(Verb::Unlock)
+            };
+            let other = Ended { key: "room/other".into(), token: 1 };
+            let part = Answer::Refused(Refused { status: 409, ended: vec![other], ..Refused::default() });
+            let sample = first().event(20, "ann", 1, by(Reason::Released, "ann"));
+            sample.call("ann", several(), 20..25, Answer::Lost).call("ann", several(), 40..45, part).history()
         }),
         wrong("a force-unlock that tells of more than it ended", check, {
             let force = Request { filter_document: Some("page".into()), ..request(Verb::ForceMatching) };
