@@ -31,17 +31,10 @@ enum Kind {
     StepBack,
 }
 
-const ON_SQLITE: [Kind; 4] = [Kind::Kill, Kind::Freeze, Kind::FreezeAll, Kind::Restart];
-const ON_POSTGRES: [Kind; 8] = [
-    Kind::Kill,
-    Kind::Freeze,
-    Kind::FreezeAll,
-    Kind::Restart,
-    Kind::StopDatabase,
-    Kind::Disconnect,
-    Kind::StepAhead,
-    Kind::StepBack,
-];
+/// To servers, and to the database they share: these take seconds.
+const LONG: [Kind; 5] = [Kind::Kill, Kind::Freeze, Kind::FreezeAll, Kind::Restart, Kind::StopDatabase];
+/// To the database alone, over in a moment.
+const SHORT: [Kind; 3] = [Kind::Disconnect, Kind::StepAhead, Kind::StepBack];
 
 pub struct Troubles {
     pub servers: Servers,
@@ -57,23 +50,21 @@ impl Troubles {
     /// Blocks until told to stop. All servers run again when it answers.
     pub fn run(mut self) -> (Servers, Vec<Trouble>) {
         let mut troubles = Vec::new();
-        let mut deck: Vec<Kind> = Vec::new();
+        let mut decks = [Vec::new(), Vec::new()];
         while !self.stop.load(Ordering::Acquire) {
             if self.watch.now() > self.last {
                 self.wait(Duration::from_mins(1));
                 break;
             }
             let mut chance = self.chance.one();
-            self.wait(chance.millis(500, 3500));
+            self.wait(chance.millis(400, 2600));
             if self.stop.load(Ordering::Acquire) {
                 break;
             }
             self.servers.look_after();
-            if deck.is_empty() {
-                deck = if self.servers.database.is_some() { ON_POSTGRES.to_vec() } else { ON_SQLITE.to_vec() };
-                self.chance.shuffle(&mut deck);
-            }
-            if let Some(kind) = deck.pop() {
+            // By turns, so that a short run has some of both.
+            decks.rotate_left(1);
+            if let Some(kind) = self.draw(&mut decks) {
                 let from = self.watch.now();
                 let told = self.make(kind, &mut chance);
                 troubles.push(Trouble { kind: name(kind), told, from, until: self.watch.now() });
@@ -81,6 +72,19 @@ impl Troubles {
         }
         self.servers.look_after();
         (self.servers, troubles)
+    }
+
+    /// The next of a shuffled deck, which is filled again when it is empty.
+    fn draw(&mut self, decks: &mut [Vec<Kind>; 2]) -> Option<Kind> {
+        if decks.iter().all(Vec::is_empty) {
+            let is_shared = self.servers.database.is_some();
+            *decks = [SHORT.to_vec(), LONG.to_vec()];
+            for deck in decks.iter_mut() {
+                deck.retain(|kind| is_shared || !is_of_the_database(*kind));
+                self.chance.shuffle(deck);
+            }
+        }
+        decks.iter_mut().find_map(Vec::pop)
     }
 
     fn make(&mut self, kind: Kind, chance: &mut Chance) -> String {
@@ -171,6 +175,10 @@ impl Troubles {
         }
         time
     }
+}
+
+fn is_of_the_database(kind: Kind) -> bool {
+    matches!(kind, Kind::StopDatabase | Kind::Disconnect | Kind::StepAhead | Kind::StepBack)
 }
 
 fn name(kind: Kind) -> &'static str {

@@ -148,7 +148,7 @@ fn may_have_released(history: &History, call: &Call, event: &Event, committed: C
         return has_ended_it(call) || may_be;
     }
     // Answered once, it has ended what it was answered for and nothing else, however often it was sent.
-    match history.sent_alike(call).find(|sent| has_done(sent)) {
+    match history.sent_alike(call).find(|sent| matches!(sent.answer, Answer::Ended(_))) {
         Some(sent) => has_ended_it(sent),
         None => may_be,
     }
@@ -211,6 +211,10 @@ pub fn planted() -> Vec<Planted> {
         wrong("an end that nobody asked for", check, first().event(9, "ann", 1, by(Reason::Released, "ann")).history()),
         wrong("a revocation that no admin asked for", check, {
             first().event(9, "ann", 1, by(Reason::Revoked, "root")).history()
+        }),
+        right("a release", check, {
+            let release = Request { lease: Some(lease(1)), ..request(Verb::Release) };
+            first().event(9, "ann", 1, by(Reason::Released, "ann")).call("ann", release, 8..12, ended(1)).history()
         }),
         right("a part of an unlock that was lost, and another part", check, {
             let several = || Request {
