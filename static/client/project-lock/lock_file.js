@@ -9,7 +9,7 @@
 
 import { ProjectLockError, failure } from "./errors.js";
 import { MAX_LEASE_MS, judge, parse } from "./lock_record.js";
-import { Lifetime, Stopwatch, sleep } from "./timing.js";
+import { ANSWER_MS, Lifetime, Stopwatch, sleep } from "./timing.js";
 
 /** @typedef {import("../project-lock.js").ProjectLockClock} ProjectLockClock */
 /** @typedef {import("../project-lock.js").ProjectLockOperation} ProjectLockOperation */
@@ -22,7 +22,9 @@ const NAME = ".lock";
 export const SETTLE_MS = 200;
 
 /** A file this close to its end is left to run out: a removal that is slow could hit its next holder's file. */
-const LEAVE_MS = 1_000;
+const LEAVE_MS = ANSWER_MS;
+
+const READ_TRIES = 3;
 
 export class LockFile {
   #root;
@@ -169,13 +171,17 @@ export class LockFile {
   /**
    * @param {FileSystemDirectoryHandle} folder
    * @param {ProjectLockOperation} operation
+   * @param {number} [tries]
    * @returns {Promise<Found>}
    */
-  async #read(folder, operation) {
+  async #read(folder, operation, tries = READ_TRIES) {
     try {
       return await parse(await (await folder.getFileHandle(NAME)).getFile());
     } catch (error) {
-      if (nameOf(error) === "NotFoundError") return { kind: "none" };
+      const name = nameOf(error);
+      if (name === "NotFoundError") return { kind: "none" };
+      // Written by someone else while it was read: what is there now is what counts.
+      if (name === "NotReadableError" && tries > 1) return this.#read(folder, operation, tries - 1);
       throw failure("fallback-read-failed", operation, `${FOLDER}/${NAME} cannot be read`, error);
     }
   }
