@@ -78,7 +78,9 @@ export class LockFile {
   }
 
   /**
-   * Moves the end of a lease that is in the file. Fails with `lease-stale` when it is not there any more.
+   * Moves the end of a lease that is in the file. Fails with `lease-stale` when it is not there any more. If the old
+   * lifetime is over when this returns, the lease is lost all the same: the write may have come so late that it replaced
+   * the file of someone who had found the old one overdue.
    *
    * @param {{leaseId: string, ownerId: string, span: number, lifetime: Lifetime}} lease
    * @returns {Promise<Lifetime>}
@@ -93,13 +95,10 @@ export class LockFile {
     const folder = await this.#existingFolder("renew");
     if (folder === undefined || !isOf(await this.#read(folder, "renew"), leaseId)) throw stale();
     const { writer } = await this.#open(folder, "renew");
-    const longer = await this.#write(writer, "renew", async () => {
+    return this.#write(writer, "renew", async () => {
       if (!isOf(await this.#read(folder, "renew"), leaseId) || lifetime.isOver()) throw stale();
       return { leaseId, ownerId, lifetime: new Lifetime(this.#clock, span, lifetime.expiresAt) };
     });
-    // Written too late, it may have replaced the file of someone who found the old one overdue.
-    if (lifetime.isOver()) throw stale();
-    return longer;
   }
 
   /**

@@ -51,10 +51,24 @@ test("memory does not grow with the number of leases", async () => {
     collectGarbage();
     return process.memoryUsage().heapUsed;
   };
-  const before = await cycles(2_000);
-  const grown = (await cycles(20_000)) - before;
-  // Less than any object kept for each of them would take.
-  assert.ok(grown < 20_000 * 50, `${grown} bytes more after 20000 leases`);
+  let before = await cycles(2_000);
+  const grown = [];
+  for (let round = 0; round < 3; round += 1) {
+    const after = await cycles(10_000);
+    grown.push(after - before);
+    before = after;
+  }
+  // What is kept for each lease would show in every round; what the engine keeps for itself does not.
+  assert.ok(Math.min(...grown) < 10_000 * 50, `${grown} bytes more in rounds of 10000 leases`);
+});
+
+test("an acquire that had to wait leaves nothing on a signal that lives on", async () => {
+  const browser = new Browser();
+  const tab = browser.tabWithoutWebLocks();
+  await browser.occupy(60_000);
+  const { signal } = new AbortController();
+  for (let turn = 0; turn < 3; turn += 1) await browser.rejected(tab.acquireProjectLock({ signal }), "acquire-timeout");
+  assert.deepEqual([getEventListeners(signal, "abort").length, browser.clock.pending], [0, 0]);
 });
 
 test("a thousand subscribers all hear all, in the order in which they came", async () => {

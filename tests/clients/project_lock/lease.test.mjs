@@ -248,6 +248,15 @@ test("a lease whose file someone else has, or that is gone, is stale; their file
   }
 });
 
+test("a release leaves a file alone that became someone else's unnoticed", async () => {
+  const browser = new Browser();
+  const tab = browser.tabWithoutWebLocks();
+  const { lease } = await tab.acquireProjectLock();
+  const theirs = await browser.occupy();
+  await tab.releaseProjectLock({ lease });
+  assert.deepEqual(await browser.record(), theirs);
+});
+
 test("a stolen Web Lock is stale at once", async () => {
   const browser = new Browser();
   const tab = browser.tab();
@@ -285,6 +294,35 @@ test("a release during a renewal comes after it", async () => {
   await browser.outcome(tab.releaseProjectLock({ lease }));
   await renewing;
   assert.deepEqual([browser.file.paths, browser.clock.pending], [[], 0]);
+});
+
+test("a release while a renewal waits for its second try comes after that", async () => {
+  const browser = new Browser();
+  const tab = browser.tabWithoutWebLocks();
+  const { lease } = await tab.acquireProjectLock();
+  browser.file.fail("write", { times: 1 });
+  const renewing = tab.renewProjectLock({ lease });
+  await browser.clock.advance(200);
+  await browser.outcome(tab.releaseProjectLock({ lease }));
+  await renewing;
+  assert.deepEqual(tab.probe.types.slice(-3), ["lock:renew-scheduled", "lock:renewed", "lock:released"]);
+  assert.deepEqual([browser.file.paths, browser.telemetry], [[], []]);
+});
+
+test("a release has ended when the browser has freed the lock, not before", async () => {
+  const browser = new Browser();
+  const tab = browser.tab();
+  const request = tab.navigator.locks.request.bind(tab.navigator.locks);
+  tab.navigator.locks.request = async (...all) => {
+    await request(...all);
+    await browser.clock.sleep(50);
+  };
+  const { lease } = await tab.acquireProjectLock();
+  const releasing = tab.releaseProjectLock({ lease });
+  await browser.clock.advance(49);
+  assert.equal(tab.probe.of("lock:released").length, 0);
+  await browser.clock.advance(1);
+  await releasing;
 });
 
 test("every read-only is told to telemetry, after a lock:error with the same error", async () => {

@@ -71,11 +71,14 @@ test("onReadonly is called once, and may fail", async () => {
     calls += 1;
     throw new Error("of the editor");
   };
-  const working = tab.withProjectLock({ onReadonly }, forever);
+  const working = tab.withProjectLock(
+    { onReadonly },
+    (_, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+  );
   await browser.clock.advance(1_000);
-  browser.file.fail("close");
-  browser.file.fail("removeEntry");
+  browser.file.fail("getFile");
   await browser.rejected(working, "renew-failed");
+  assert.deepEqual(browser.telemetry.map(({ reason }) => reason), ["renew-failed", "release-failed"]);
   assert.deepEqual([calls, browser.errors.map(({ message }) => message)], [1, ["of the editor"]]);
 });
 
