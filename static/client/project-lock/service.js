@@ -155,6 +155,8 @@ export class ProjectLockService {
       ending.abort(signal?.reason);
     };
     signal?.addEventListener("abort", abort);
+    // Aborted by someone who was told of the grant: too late to stop that, and too early for the listener.
+    if (signal?.aborted) abort();
     const [outcome] = await Promise.race([
       Promise.allSettled([Promise.resolve().then(() => work(held.lease, { signal: ending.signal }))]),
       held.lost.then(() => []),

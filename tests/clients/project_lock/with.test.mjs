@@ -124,6 +124,16 @@ test("the caller's signal ends the work, and the lease is released when the work
   assert.deepEqual([browser.telemetry, browser.clock.pending], [[], 0]);
 });
 
+test("an abort at the very moment of the grant reaches the work", async () => {
+  const browser = new Browser();
+  const tab = browser.tab();
+  const abort = new AbortController();
+  tab.subscribeLockEvents(({ type }) => type === "lock:acquired" && abort.abort());
+  const working = tab.withProjectLock({ signal: abort.signal }, async (_, { signal }) => signal.throwIfAborted());
+  await assert.rejects(working, { name: "AbortError" });
+  assert.equal(tab.probe.types.at(-1), "lock:released");
+});
+
 test("a work that ignores the caller's signal keeps others out until its lease has run out, no longer", async () => {
   const browser = new Browser();
   const tab = browser.tab();
