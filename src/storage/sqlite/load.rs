@@ -186,7 +186,8 @@ fn ending(connection: &Connection, lookup: &Lookup) -> Result<Option<Ending>> {
     };
     match which {
         Which::Lease(lease_id) => connection
-            .prepare_cached(&format!("{ENDED} AND lease_id = ?5"))?
+            // The plus keeps SQLite from looking for it among all that its owner has ended.
+            .prepare_cached(&format!("{ENDED} AND lease_id = ?5").replace("tenant =", "+tenant ="))?
             .query_row(params![name.0, name.1, name.2, name.3, lease_id], read)
             .optional(),
         Which::Session(session) => connection
