@@ -66,8 +66,11 @@ pub(super) fn distinct<T, I: Eq + Hash>(
     all: impl IntoIterator<Item = T>,
     identity: impl Fn(&T) -> I,
 ) -> impl Iterator<Item = T> {
+    let all = all.into_iter();
+    // Nearly every command names one document: nothing is hashed for it.
+    let is_one = all.size_hint().1 == Some(1);
     let mut seen = HashSet::new();
-    all.into_iter().filter(move |one| seen.insert(identity(one)))
+    all.filter(move |one| is_one || seen.insert(identity(one)))
 }
 
 fn live_locks<'s>(state: &'s State, key: &DocumentKey, now: Timestamp) -> impl Iterator<Item = &'s Lock> + use<'s> {
