@@ -86,7 +86,7 @@ impl Committer {
         let chores = writers.chores.into_iter().map(|writer| (writer, Lanes { requests: false, chores: true }));
         for (writer, lanes) in requests.chain(chores) {
             let (metrics, contention) = (Arc::clone(metrics), Arc::clone(contention));
-            let worker = Worker { writer, lanes, metrics, contention, announcer: announcer.clone() };
+            let worker = Worker { writer, lanes, metrics, contention, announcer: announcer.clone(), is_away: false };
             let (queue, ended) = (Arc::clone(&queue), ended.clone());
             thread::Builder::new().name("committer".to_owned()).spawn(move || {
                 let mut farewell = Farewell { queue, ended, reason: None };

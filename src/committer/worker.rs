@@ -25,6 +25,8 @@ pub(super) struct Worker {
     pub metrics: Arc<Metrics>,
     pub contention: Arc<Contention>,
     pub announcer: Announcer,
+    /// No sign of life could be written the last time.
+    pub is_away: bool,
 }
 
 /// Why no other batch may follow.
@@ -101,9 +103,13 @@ impl Worker {
         match chore {
             Chore::Beat(reply) => {
                 let beaten = self.writer.beat();
-                if let Err(error) = &beaten {
-                    tracing::warn!(%error, "no sign of life could be written");
+                // Twice a second: only what is new is said.
+                match &beaten {
+                    Err(error) if !self.is_away => tracing::warn!(%error, "no sign of life can be written"),
+                    Ok(()) if self.is_away => tracing::info!("signs of life are written again"),
+                    Ok(()) | Err(_) => {}
                 }
+                self.is_away = beaten.is_err();
                 answer_chore(reply, beaten)
             }
             Chore::Expire(reply) => answer_chore(reply, self.expire()),
