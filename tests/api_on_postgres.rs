@@ -45,6 +45,11 @@ mod routes;
 mod sharing;
 #[path = "api/tenants.rs"]
 mod tenants;
+#[path = "api/upgrade.rs"]
+mod upgrade;
+
+/// What the first version has left behind.
+const FIRST_VERSION: &str = include_str!("api/first_version/postgres.sql");
 
 fn new_database(_: &Path) -> DatabaseUrl {
     DatabaseUrl::Postgres(postgres::new_database())

@@ -12,7 +12,7 @@ use doclock::{
     settings::{DatabaseUrl, Settings, Sources},
 };
 use reqwest::Method;
-use sea_orm::{Database, DatabaseConnection};
+use sea_orm::{ConnectionTrait as _, Database, DatabaseConnection};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -51,6 +51,22 @@ impl TestServer {
         let url = crate::new_database(folder.path());
         let clock = start_of_time();
         Self::run(url, folder, clock, configure, options).await
+    }
+
+    /// On a database that another version has left, a minute later.
+    pub async fn on_dump(dump: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = crate::new_database(folder.path());
+        let database = Database::connect(match &url {
+            DatabaseUrl::Sqlite(path) => format!("sqlite://{}?mode=rwc", path.display()),
+            DatabaseUrl::Postgres(url) => url.clone(),
+        });
+        let database = database.await.unwrap();
+        database.execute_unprepared(dump).await.unwrap();
+        database.close().await.unwrap();
+        let clock = start_of_time();
+        clock.advance(Duration::from_mins(1));
+        Self::run(url, folder, clock, |_| {}, || Options { without_workers: true, ..Options::default() }).await
     }
 
     async fn run(
