@@ -35,12 +35,18 @@ impl Expiry {
     }
 
     pub async fn run(self) {
+        let mut is_failing = false;
         loop {
             // From the beginning of one look to that of the next: what a look takes must not add to the delay.
             let next = self.clock.now().plus_millis(EVERY_MS);
-            if let Err(error) = self.expire_due().await {
-                tracing::warn!(%error, "could not expire overdue locks, trying again");
+            let expired = self.expire_due().await;
+            // Twenty times a second: only what is new is said.
+            if let Err(error) = &expired
+                && !is_failing
+            {
+                tracing::warn!(%error, "overdue locks cannot be expired, trying again and again");
             }
+            is_failing = expired.is_err();
             self.clock.sleep_until(next).await;
         }
     }
