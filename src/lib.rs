@@ -21,6 +21,7 @@
 
 pub mod app;
 pub mod auth;
+pub mod calls;
 pub mod clock;
 pub mod cluster;
 pub mod committer;

@@ -13,13 +13,13 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{
-    Api,
-    problem::{Code, Problem},
-    view,
-};
+use super::Api;
 use crate::{
     auth::{Caller, Role},
+    calls::{
+        problem::{Code, Problem},
+        view,
+    },
     locking::{
         Command, DocumentKey, Fingerprint, Holder, LeaseId, Outcome, Refusal, Request, Timestamp,
         names::{DocumentId, NameError, RequestId, RoomId, SessionId},

@@ -5,10 +5,8 @@ use std::sync::{Arc, LazyLock};
 use actix_web::{HttpResponse, Responder, http::header, web};
 use utoipa_swagger_ui::Config;
 
-use super::{
-    Api,
-    problem::{Code, Problem},
-};
+use super::Api;
+use crate::calls::problem::{Code, Problem};
 
 /// The description of this API
 #[utoipa::path(get, path = "/openapi.json", tag = "operations", security(()),

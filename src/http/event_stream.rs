@@ -22,6 +22,8 @@ use utoipa::IntoParams;
 use super::{
     Api,
     call::{self, Call, RoomPath},
+};
+use crate::calls::{
     fields::Query,
     problem::{Code, Problem},
 };

@@ -9,10 +9,12 @@ use utoipa::ToSchema;
 use super::{
     Api,
     call::{self, Call},
+};
+use crate::auth::Role;
+use crate::calls::{
     problem::{Code, Problem},
     view::Timed,
 };
-use crate::auth::Role;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Health {

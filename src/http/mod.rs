@@ -4,27 +4,16 @@
 //! 2. `call::Call` finds out who calls; `call::DocumentPath` and `fields::Fields` parse what was sent.
 //! 3. The handler builds a command, has it committed, and shows the outcome as the caller may see it (`view`).
 
-mod admin;
 pub mod call;
 mod cors;
 mod docs;
 mod event_stream;
-pub mod extend_lock;
-pub mod fields;
 mod health;
-pub mod lock_document;
 mod observe;
 mod openapi;
-pub mod problem;
 mod proxies;
-mod rates;
-mod read_lock;
-mod release;
-mod room_locks;
 pub mod server;
 mod stream_tickets;
-pub mod unlock;
-pub mod view;
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -32,6 +21,12 @@ use actix_web::{FromRequest, Handler, Resource, Responder, Route, guard, middlew
 
 use crate::{
     auth::Keys,
+    calls::{
+        admin, extend, lock,
+        problem::{Code, Problem},
+        rates::Rates,
+        read, release, room_locks, unlock,
+    },
     clock::Clock,
     committer::Committer,
     contention::Contention,
@@ -43,9 +38,7 @@ use crate::{
 };
 pub use cors::Origins;
 pub use openapi::document as openapi_document;
-use problem::{Code, Problem};
 pub use proxies::Proxies;
-pub use rates::Rates;
 pub use stream_tickets::Tickets;
 
 /// What handlers work with.
@@ -97,15 +90,10 @@ fn routes(config: &mut web::ServiceConfig) {
         config
             .service(resource(
                 &format!("{document}/lock"),
-                [
-                    get(read_lock::read_lock),
-                    post(lock_document::lock_document),
-                    put(extend_lock::extend_lock),
-                    delete(unlock::unlock),
-                ],
+                [get(read::read_lock), post(lock::lock_document), put(extend::extend_lock), delete(unlock::unlock)],
             ))
             .service(resource(&format!("{document}/lock/release"), [post(release::release)]))
-            .service(resource(&format!("{document}/lock/verify"), [post(read_lock::verify)]));
+            .service(resource(&format!("{document}/lock/verify"), [post(read::verify)]));
     }
     config
         .service(resource(

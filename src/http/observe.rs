@@ -17,10 +17,8 @@ use actix_web::{
     web,
 };
 
-use super::{
-    Api,
-    problem::{Code, Problem},
-};
+use super::Api;
+use crate::calls::problem::{Code, Problem};
 use crate::{auth::Caller, clock::Stopwatch};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

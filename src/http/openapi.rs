@@ -12,25 +12,25 @@ use utoipa::{
     },
 };
 
-use super::{
-    admin, docs, event_stream, extend_lock, health, lock_document, problem, read_lock, release, room_locks,
-    stream_tickets, unlock,
-};
-use crate::locking::{
-    Metadata, Timestamp,
-    names::{DocumentId, DocumentVersion, MAX_NAME_BYTES, OwnerId, RequestId, RoomId, SessionId},
+use super::{docs, event_stream, health, stream_tickets};
+use crate::{
+    calls::{admin, extend, lock, problem, read, release, room_locks, unlock},
+    locking::{
+        Metadata, Timestamp,
+        names::{DocumentId, DocumentVersion, MAX_NAME_BYTES, OwnerId, RequestId, RoomId, SessionId},
+    },
 };
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "doclock", description = "Real-time document locks with fencing tokens."),
     paths(
-        lock_document::lock_document,
-        extend_lock::extend_lock,
+        lock::lock_document,
+        extend::extend_lock,
         unlock::unlock,
         release::release,
-        read_lock::read_lock,
-        read_lock::verify,
+        read::read_lock,
+        read::verify,
         room_locks::room_locks,
         room_locks::lock_many,
         room_locks::extend_many,

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 
-use super::{
-    call::Call,
+use super::call::Call;
+use crate::calls::{
     fields::Fields,
     problem::{Code, Problem},
     view::Timed,

@@ -7,13 +7,15 @@ use actix_web::web;
 use super::frames::Asked;
 use crate::{
     auth::Caller,
-    http::{
-        Api,
-        call::{Call, DocumentPath},
-        extend_lock, fields, lock_document,
+    calls::{
+        extend, fields, lock,
         problem::{Code, Problem},
         unlock,
         view::{DoneView, Timed},
+    },
+    http::{
+        Api,
+        call::{Call, DocumentPath},
     },
     locking::names::DocumentId,
 };
@@ -31,8 +33,8 @@ pub async fn run(api: &web::Data<Api>, caller: &Arc<Caller>, mut asked: Asked) -
     let document = asked.name("document")?.unwrap_or_else(DocumentId::main);
     let name = DocumentPath { room, document };
     match kind {
-        Kind::Lock => lock_document::run(&call, name, fields::from_object(asked.fields)?).await,
-        Kind::Extend => extend_lock::run(&call, name, fields::from_object(asked.fields)?).await,
+        Kind::Lock => lock::run(&call, name, fields::from_object(asked.fields)?).await,
+        Kind::Extend => extend::run(&call, name, fields::from_object(asked.fields)?).await,
         Kind::Unlock => unlock::run(&call, name, fields::from_object(asked.fields)?).await,
     }
 }

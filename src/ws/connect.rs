@@ -23,12 +23,11 @@ use super::{
     wire,
 };
 use crate::{
-    http::{
-        Api, call,
+    calls::{
         fields::Query,
         problem::{Code, Problem},
-        server::Upgradable,
     },
+    http::{Api, call, server::Upgradable},
     hub::Outbox,
     locking::names::RoomId,
 };

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{MAX_MESSAGE, wire};
 use crate::{
-    http::{
+    calls::{
         problem::{Code, Problem},
         view::LockView,
     },

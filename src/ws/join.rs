@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     auth::{Caller, Role},
-    http::{Api, problem::Problem, view::LockView},
+    calls::{problem::Problem, view::LockView},
+    http::Api,
     hub::{Entered, Outbox, Participant, Participants, Present, Refused, Scope, Seat, Subscriber, Wire},
     locking::{Event, names::RoomId},
     storage::tail::{Head, Sequenced, Start, Told},

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     auth::Role,
-    http::{
+    calls::{
         fields,
         problem::{Code, Problem},
     },

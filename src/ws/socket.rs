@@ -32,10 +32,11 @@ use super::{
 };
 use crate::{
     auth::Caller,
-    http::{
-        Api, fields,
+    calls::{
+        fields,
         problem::{Code, Problem},
     },
+    http::Api,
     hub::{Outbox, Present, Seat},
     locking::{Timestamp, names::RoomId},
 };

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    call::{Call, DocumentPath},
     fields::Fields,
     problem::Problem,
     view::{LockView, Timed},
 };
 use crate::auth::Role;
+use crate::http::call::{Call, DocumentPath};
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DocumentView {

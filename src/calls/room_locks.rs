@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    call::{Call, Documents, RoomPath},
     fields::{Fields, Query, not_compared, number_text},
-    lock_document::{metadata, ttl_seconds},
+    lock::{metadata, ttl_seconds},
     problem::Problem,
     view::{self, EndedView, Items, LiveView, LockView, Timed},
 };
+use crate::http::call::{Call, Documents, RoomPath};
 use crate::{
     auth::{Role, RoomGlobs},
     locking::{

@@ -8,13 +8,13 @@ use uuid::Uuid;
 
 use crate::{
     auth::Role,
-    http::{
-        call::Call,
+    calls::{
         fields::{Query, number_text},
         problem::Problem,
         room_locks::limit,
         view::Timed,
     },
+    http::call::Call,
     locking::{
         EventKind, Timestamp,
         names::{OwnerId, RoomId},

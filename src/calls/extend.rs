@@ -7,12 +7,12 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    call::{Call, DocumentPath},
     fields::{Fields, not_compared},
-    lock_document::{metadata, ttl_seconds},
+    lock::{metadata, ttl_seconds},
     problem::Problem,
     view::{DoneView, LiveView, Timed},
 };
+use crate::http::call::{Call, DocumentPath};
 use crate::{
     auth::Role,
     locking::{

@@ -6,11 +6,11 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::{
-    call::{Call, DocumentPath},
     fields::{Fields, not_compared},
     problem::Problem,
     view::{DoneView, EndedView, Timed},
 };
+use crate::http::call::{Call, DocumentPath};
 use crate::{
     auth::Role,
     locking::{

@@ -8,12 +8,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     auth::Role,
-    http::{
-        call::{Call, LeasePath},
+    calls::{
         fields::Fields,
         problem::Problem,
         view::{DoneView, EndedView, Timed},
     },
+    http::call::{Call, LeasePath},
     locking::{
         Command, DocumentKey, ForceUnlock, LeaseId, Refusal,
         names::{DocumentId, OwnerId, RoomId},

@@ -6,11 +6,11 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    call::{self, Call, DocumentPath},
     fields::Beacon,
     problem::Problem,
     view::{DoneView, Timed},
 };
+use crate::http::call::{self, Call, DocumentPath};
 use crate::{
     auth::Role,
     locking::{Command, Release},

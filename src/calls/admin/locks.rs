@@ -6,13 +6,13 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     auth::Role,
-    http::{
-        call::Call,
+    calls::{
         fields::{Query, number_text},
         problem::Problem,
         room_locks::{decode_cursor, encode_cursor, limit},
         view::{LockView, Timed},
     },
+    http::call::Call,
     locking::names::{DocumentId, OwnerId, RoomId},
     storage::queries::LockFilter,
 };

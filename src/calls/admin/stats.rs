@@ -6,8 +6,9 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Role,
+    calls::{problem::Problem, view::Timed},
     contention::Tenant,
-    http::{call::Call, problem::Problem, view::Timed},
+    http::call::Call,
     locking::{
         EndReason, Timestamp,
         names::{DocumentId, RoomId},

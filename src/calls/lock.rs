@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
-    call::{Call, DocumentPath},
     fields::{Fields, not_compared},
     problem::Problem,
     view::{DoneView, LiveView, Timed},
 };
+use crate::http::call::{Call, DocumentPath};
 use crate::{
     auth::Role,
     locking::{
