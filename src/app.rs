@@ -35,16 +35,15 @@ use crate::{
     committer::{self, Committer},
     contention::Contention,
     expiry::Expiry,
-    http::{self, Api, Origins, Proxies, Tickets, server::Listening},
-    hub::{Hub, Publisher},
+    http::{self, Api, Origins, Proxies, server::Listening},
     jobs::{self, Sweeper},
     life::{self, Life},
+    live::{Exchange, Handle, Hub, Live, Publisher, Sockets, Tickets, messages as frames},
     locking::{Policy, Timestamp},
     metrics::Metrics,
-    presence::{self, Exchange},
     settings::Settings,
     storage::{OpenError, SoftState, Storage, StorageError},
-    ws::{Live, Sockets, asyncapi, frames},
+    ws::asyncapi,
 };
 
 /// Tokens in printed links are good for a working day.
@@ -106,7 +105,7 @@ pub struct App {
     scheduler: JobScheduler,
     committer_ended: committer::Ended,
     workers: JoinSet<()>,
-    presence: Option<presence::Handle>,
+    presence: Option<Handle>,
     _storage: Storage,
 }
 

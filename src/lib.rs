@@ -9,10 +9,10 @@
 //! state the previous one left, changes and events are written, and after the commit, and only then, callers get
 //! their answers.
 //!
-//! The path of a notice: the committer hands the events of each commit to the publisher of the [`hub`], which writes them
+//! The path of a notice: the committer hands the events of each commit to the publisher of the [`live`], which writes them
 //! to the bounded queue of everyone in the room; commits of other servers are found in the log ([`cluster`]). [`ws`] is
 //! one socket's life, and how it gets into a room without gap or overlap. Who is in a room is known to the hub too, and told
-//! between servers by [`presence`].
+//! between servers by [`live`].
 //!
 //! The path of time: [`clock`] never runs backwards; [`life`] notices outages and lets locks survive them; [`expiry`]
 //! sends overdue locks through the committer; [`jobs`] clean up.
@@ -28,13 +28,12 @@ pub mod committer;
 pub mod contention;
 pub mod expiry;
 pub mod http;
-pub mod hub;
 pub mod jobs;
 pub mod life;
+pub mod live;
 pub mod locking;
 pub mod logging;
 pub mod metrics;
-pub mod presence;
 pub mod settings;
 pub mod storage;
 pub mod ws;

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     contention::Contention,
-    hub::Announcer,
+    live::Announcer,
     locking::{Command, Outcome},
     metrics::Metrics,
     storage::{StorageError, Writer},

@@ -6,7 +6,7 @@ use super::queue::{Queue, Reply, Taken};
 use crate::{
     clock::Stopwatch,
     contention::Contention,
-    hub::{Announcer, Extension},
+    live::{Announcer, Extension},
     locking::{Command, Done, Outcome},
     metrics::Metrics,
     storage::{StorageError, Writer, batch::Committed},

@@ -29,13 +29,12 @@ use crate::calls::{
 };
 use crate::{
     auth::{Caller, Role, TokenError},
-    hub::{Outbox, Wire},
-    storage::tail::Start,
-    ws::{
-        Place,
-        join::{Asks, Newcomer},
-        wire,
+    live::{
+        Outbox, Place, Wire,
+        socket::frame as wire,
+        subscribe::{Asks, Newcomer},
     },
+    storage::tail::Start,
 };
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -13,7 +13,6 @@ mod observe;
 mod openapi;
 mod proxies;
 pub mod server;
-mod stream_tickets;
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -31,15 +30,15 @@ use crate::{
     committer::Committer,
     contention::Contention,
     life::Life,
+    live::{self, Live},
     locking::Timestamp,
     metrics::Metrics,
     storage::Queries,
-    ws::{self, Live},
+    ws,
 };
 pub use cors::Origins;
 pub use openapi::document as openapi_document;
 pub use proxies::Proxies;
-pub use stream_tickets::Tickets;
 
 /// What handlers work with.
 #[derive(Debug)]
@@ -106,7 +105,7 @@ fn routes(config: &mut web::ServiceConfig) {
             ],
         ))
         .service(resource("/api/rooms/{room:[^/]*}/events", [get(event_stream::events)]))
-        .service(resource("/api/stream-tickets", [post(stream_tickets::issue)]))
+        .service(resource("/api/stream-tickets", [post(live::issue)]))
         .service(resource("/ws", [get(ws::connect::connect)]))
         .service(resource("/ws/{room:[^/]*}", [get(ws::connect::connect_room)]))
         .service(resource("/api/admin/locks", [get(admin::locks)]))

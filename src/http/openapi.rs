@@ -12,9 +12,10 @@ use utoipa::{
     },
 };
 
-use super::{docs, event_stream, health, stream_tickets};
+use super::{docs, event_stream, health};
 use crate::{
     calls::{admin, extend, lock, problem, read, release, room_locks, unlock},
+    live,
     locking::{
         Metadata, Timestamp,
         names::{DocumentId, DocumentVersion, MAX_NAME_BYTES, OwnerId, RequestId, RoomId, SessionId},
@@ -36,7 +37,7 @@ use crate::{
         room_locks::extend_many,
         room_locks::unlock_many,
         event_stream::events,
-        stream_tickets::issue,
+        live::issue,
         admin::locks,
         admin::unlock_one,
         admin::unlock_matching,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use actix_web::web;
 
-use super::frames::Asked;
 use crate::{
     auth::Caller,
     calls::{
@@ -17,6 +16,7 @@ use crate::{
         Api,
         call::{Call, DocumentPath},
     },
+    live::messages::Asked,
     locking::names::DocumentId,
 };
 

@@ -15,20 +15,16 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use serde::Deserialize;
 
-use super::{
-    Close, PROTOCOL, Place,
-    admission::TooMany,
-    reader::Reader,
-    socket::{Hears, Socket},
-    wire,
-};
 use crate::{
     calls::{
         fields::Query,
         problem::{Code, Problem},
     },
     http::{Api, call, server::Upgradable},
-    hub::Outbox,
+    live::{
+        Outbox, Place, TooMany,
+        socket::{Close, Hears, PROTOCOL, Reader, Socket, frame as wire},
+    },
     locking::names::RoomId,
 };
 

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use doclock::{auth::Role, ws::MAX_MESSAGE};
+use doclock::{auth::Role, live::socket::MAX_MESSAGE};
 use reqwest::Method;
 use serde_json::{Value, json};
 

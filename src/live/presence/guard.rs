@@ -2,12 +2,10 @@
 
 use tokio::sync::oneshot;
 
-use super::{
-    Hub, Request,
-    presence::{Elsewhere, Participants, RoomKey, Sighting},
-};
+use super::{Elsewhere, Participants, RoomKey, Sighting};
 use crate::{
     auth::Caller,
+    live::{Hub, hub::Request},
     locking::names::{OwnerId, RoomId},
 };
 

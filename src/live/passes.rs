@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 
-use super::call::Call;
 use crate::calls::{
     fields::Fields,
     problem::{Code, Problem},
     view::Timed,
 };
+use crate::http::call::Call;
 use crate::{
     auth::{Caller, Role, RoomGlobs},
     locking::{

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::{hub::Wire, storage::tail::Head};
+use crate::{live::Wire, storage::tail::Head};
 
 const TEXT: u8 = 0x1;
 const CLOSE: u8 = 0x8;

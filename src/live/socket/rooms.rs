@@ -7,12 +7,8 @@ use serde_json::Number;
 use uuid::Uuid;
 
 use super::{
-    Close,
-    frames::{self, Asked, Room},
-    join::{Asks, Member, Members, Newcomer, Stopped},
-    socket::{Known, Socket},
+    Close, Known, Socket, frame as wire,
     task::{Done, End, Step, Task},
-    wire,
 };
 use crate::{
     auth::Role,
@@ -20,7 +16,11 @@ use crate::{
         fields,
         problem::{Code, Problem},
     },
-    hub::{Entered, Present, Scope, Subscriber, Wire},
+    live::{Entered, Present, Scope, Subscriber, Wire},
+    live::{
+        messages::{self as frames, Asked, Room},
+        subscribe::{Asks, Member, Members, Newcomer, Stopped},
+    },
     locking::names::RoomId,
     storage::tail::{Head, Start},
 };

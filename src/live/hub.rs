@@ -12,13 +12,6 @@
 //!
 //! Sequences of a subscriber only grow: notices at or before the one it knows are left out.
 
-mod notice;
-mod outbox;
-mod presence;
-mod present;
-mod publisher;
-mod rooms;
-
 use std::sync::{
     Arc,
     atomic::{AtomicI64, AtomicU64, Ordering},
@@ -27,22 +20,18 @@ use std::sync::{
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
+use super::{Elsewhere, Outbox, Participants, RoomKey, Sighting, Which, Wire};
 use crate::{
     auth::{Caller, Role, RoomGlobs},
     locking::names::{OwnerId, RoomId, TenantId},
 };
-pub use notice::{Encode, Form, Notice, Wire};
-pub use outbox::{Outbox, OutboxBody, Refused};
-pub use presence::{Change, Elsewhere, LISTED, Participant, Participants, Presence, RoomKey, Sighting};
-pub use present::{Present, Which};
-pub use publisher::{Announcer, Encoders, Extension, Publisher};
 
-type SubscriberId = u64;
+pub(super) type SubscriberId = u64;
 
 #[derive(Debug)]
 pub struct Subscriber {
     /// Of each place it takes.
-    id: SubscriberId,
+    pub(super) id: SubscriberId,
     pub outbox: Arc<Outbox>,
     pub owner: OwnerId,
     pub is_admin: bool,
@@ -68,10 +57,10 @@ pub enum Scope {
 }
 
 /// A subscriber's place in a room, or in all of them.
-pub type Place = (Scope, Subscriber);
+pub(super) type Place = (Scope, Subscriber);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Joined {
+pub(super) enum Joined {
     Live,
     TooOld,
 }
@@ -102,7 +91,7 @@ impl Drop for Seat {
 }
 
 #[derive(Debug)]
-enum Request {
+pub(super) enum Request {
     /// All of them or none, at one moment of the log.
     Join {
         tenant: TenantId,
@@ -137,15 +126,15 @@ enum Request {
 
 /// The handle.
 #[derive(Debug, Clone)]
-pub struct Hub(Arc<Shared>);
+pub struct Hub(pub(super) Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
-    epoch: Uuid,
-    requests: mpsc::UnboundedSender<Request>,
-    next_id: AtomicU64,
+pub(super) struct Shared {
+    pub epoch: Uuid,
+    pub requests: mpsc::UnboundedSender<Request>,
+    pub next_id: AtomicU64,
     /// Up to where everything has been published.
-    watermark: AtomicI64,
+    pub watermark: AtomicI64,
 }
 
 impl Hub {
@@ -158,7 +147,12 @@ impl Hub {
     }
 
     /// The places of one outbox; seats come in their order. Answers nothing if the publisher has ended.
-    pub async fn join(&self, tenant: &TenantId, mut places: Vec<Place>, told: Option<Participants>) -> Option<Entered> {
+    pub async fn join(
+        &self,
+        tenant: &TenantId,
+        mut places: Vec<(Scope, Subscriber)>,
+        told: Option<Participants>,
+    ) -> Option<Entered> {
         let (reply, joined) = oneshot::channel();
         // Before they are taken: should nobody wait for the answer, they are left again.
         let seats = places.iter_mut().map(|(scope, subscriber)| {

@@ -13,14 +13,14 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use super::{
-    frames::{self, Id, Opening, Page},
-    wire,
+    messages::{self as frames, Id, Opening, Page},
+    socket::frame as wire,
 };
 use crate::{
     auth::{Caller, Role},
     calls::{problem::Problem, view::LockView},
     http::Api,
-    hub::{Entered, Outbox, Participant, Participants, Present, Refused, Scope, Seat, Subscriber, Wire},
+    live::{Entered, Outbox, Participant, Participants, Present, Refused, Scope, Seat, Subscriber, Wire},
     locking::{Event, names::RoomId},
     storage::tail::{Head, Sequenced, Start, Told},
 };

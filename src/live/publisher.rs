@@ -23,8 +23,10 @@ use tokio::{
 };
 
 use super::{
-    Change, Encode, Hub, Joined, Participant, Participants, Place, Presence, Request, Scope, Shared, Which, Wire,
-    presence::News, rooms::Rooms,
+    Change, Encode, Hub, Participant, Participants, Presence, Scope, Which, Wire,
+    hub::{Joined, Place, Request, Shared},
+    presence::News,
+    rooms::Rooms,
 };
 use crate::{
     clock::Clock,

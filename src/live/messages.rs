@@ -5,13 +5,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 use uuid::Uuid;
 
-use super::{MAX_MESSAGE, wire};
+use super::socket::{MAX_MESSAGE, frame as wire};
 use crate::{
     calls::{
         problem::{Code, Problem},
         view::LockView,
     },
-    hub::{Change, Encoders, Form, Participant, Wire},
+    live::{Change, Encoders, Form, Participant, Wire},
     locking::{
         DocumentKey, Event, EventKind, Lock, Timestamp,
         names::{DocumentId, MAX_NAME_BYTES, OwnerId, RoomId},

@@ -10,6 +10,8 @@
 //!
 //! Owned by the publisher. Nothing is kept of a room that nobody is in.
 
+mod exchange;
+mod guard;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +31,9 @@ use crate::{
         names::{OwnerId, RoomId, TenantId},
     },
 };
+
+pub use exchange::{Exchange, Handle};
+pub use guard::{Present, Which};
 
 /// The largest room whose people are listed.
 pub const LISTED: usize = 100;

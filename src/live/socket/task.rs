@@ -7,15 +7,15 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use actix_web::web;
 
-use super::{
-    Close, commands,
-    frames::{self, Asked},
-    join::{Member, Members, Stopped},
-};
+use super::{Close, commands};
 use crate::{
     auth::Caller,
     http::Api,
-    hub::{Outbox, Present, Refused, Seat},
+    live::{Outbox, Present, Refused, Seat},
+    live::{
+        messages::{self as frames, Asked},
+        subscribe::{Member, Members, Stopped},
+    },
     locking::names::RoomId,
 };
 

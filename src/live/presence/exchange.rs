@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::{
     clock::Clock,
-    hub::{Elsewhere, Hub, Participant, Sighting, Which},
+    live::{Elsewhere, Hub, Participant, Sighting, Which},
     locking::{
         Timestamp,
         names::{OwnerId, RoomId, TenantId},

@@ -12,7 +12,11 @@ use bytes::Bytes;
 use prometheus::IntGauge;
 use uuid::Uuid;
 
-use super::{Encode, Joined, Notice, Outbox, Place, RoomKey, Scope, Subscriber, SubscriberId, Wire, outbox::Due};
+use super::{
+    Encode, Notice, Outbox, RoomKey, Scope, Subscriber, Wire,
+    hub::{Joined, Place, SubscriberId},
+    outbox::Due,
+};
 use crate::{
     auth::RoomGlobs,
     locking::{
@@ -240,7 +244,7 @@ fn tell(subscriber: &Subscriber, notice: &Notice, due: &mut Due) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        hub::{Outbox, Wire},
+        live::{Outbox, Wire},
         locking::{DocumentKey, EventKind, Holder, Lock, Timestamp, names::DocumentId, names::OwnerId},
     };
 

@@ -11,6 +11,12 @@
 //! Most of the time it waits. Whatever it does besides is boxed, so that no memory is kept for it meanwhile. However long
 //! that takes, pings, new tokens, the end of a token and of the server do not wait for it.
 
+mod decoder;
+pub mod frame;
+mod reader;
+mod rooms;
+mod task;
+
 use std::{collections::HashMap, pin::Pin, sync::Arc, time::Duration};
 
 use actix_web::web;
@@ -21,15 +27,23 @@ use tokio::{
 };
 
 use super::{
-    Close, Place,
+    Place,
     admission::TooMany,
-    decoder::{Broken, Incoming},
-    frames::{self, Asked, Id, Time},
-    join::Member,
-    reader::Reader,
-    task::{self, Done, End, Step, Task},
-    wire,
+    messages::{self as frames, Asked, Id, Time},
+    subscribe::Member,
 };
+use crate::ws::commands;
+use decoder::{Broken, Incoming};
+use frame as wire;
+pub use frame::Close;
+pub use reader::Reader;
+use task::{Done, End, Step, Task};
+
+/// The subprotocol.
+pub const PROTOCOL: &str = "doclock.v1";
+/// The largest message a client may send.
+pub const MAX_MESSAGE: usize = 16 * 1024;
+
 use crate::{
     auth::Caller,
     calls::{
@@ -37,7 +51,7 @@ use crate::{
         problem::{Code, Problem},
     },
     http::Api,
-    hub::{Outbox, Present, Seat},
+    live::{Outbox, Present, Seat},
     locking::{Timestamp, names::RoomId},
 };
 

@@ -5,7 +5,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{MAX_MESSAGE, wire::MAX_CONTROL};
+use super::{MAX_MESSAGE, frame::MAX_CONTROL};
 
 const CONTINUATION: u8 = 0x0;
 const TEXT: u8 = 0x1;
