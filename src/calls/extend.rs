@@ -1,18 +1,15 @@
-//! `PUT …/lock`: the heartbeat.
+//! The heartbeat: a lock lives another ttl from now.
 
-use actix_web::{Responder, web};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    fields::{Fields, not_compared},
-    lock::{metadata, ttl_seconds},
-    problem::Problem,
-    view::{DoneView, LiveView, Timed},
+    Call, DocumentName, Problem, Ttl, metadata,
+    request_id::not_compared,
+    view::{DoneView, Timed},
 };
-use crate::http::call::{Call, DocumentPath};
 use crate::{
     auth::Role,
     locking::{
@@ -37,31 +34,16 @@ pub struct ExtendRequest {
     metadata: Option<Map<String, Value>>,
 }
 
-/// Heartbeat: the lock lives another ttl from now
-#[utoipa::path(put, path = "/api/documents/{room}/{document}/lock", tag = "locks",
-    request_body = Option<ExtendRequest>, responses((status = 200, body = Timed<LiveView>)))]
-pub async fn extend_lock(
-    call: Call,
-    name: DocumentPath,
-    Fields(fields): Fields<ExtendRequest>,
-) -> Result<impl Responder, Problem> {
-    Ok(web::Json(run(&call, name, fields).await?))
-}
-
-/// However it was asked for.
-pub async fn run(call: &Call, name: DocumentPath, fields: ExtendRequest) -> Result<Timed<DoneView>, Problem> {
+pub async fn run(call: &Call, name: DocumentName, request: ExtendRequest) -> Result<Timed<DoneView>, Problem> {
     let keys = vec![call.key(Role::Editor, name)?];
-    let request = call.request(fields.request_id.clone(), "extend", &keys, &fields)?;
+    let id = call.request(request.request_id.as_ref(), "extend", &keys, &request)?;
     let command = Extend {
         keys,
         owner: call.caller.owner.clone(),
-        ttl_seconds: ttl_seconds(call, fields.ttl_seconds)?,
-        metadata: metadata(fields.metadata.as_ref())?,
-        named: Named { lease_id: fields.lease_id, session: fields.session_id },
-        request,
+        ttl_seconds: call.ttl(request.ttl_seconds)?.map(Ttl::seconds),
+        metadata: metadata(request.metadata.as_ref())?,
+        named: Named { lease_id: request.lease_id, session: request.session_id },
+        request: id,
     };
-    let outcome = call.submit(Command::Extend(command)).await?;
-    let done = outcome.single().map_err(|refusal| call.refused(&refusal))?;
-    let now = call.now();
-    Ok(Timed { answer: DoneView::new(&done, &call.caller, now), server_time: now })
+    call.one(Command::Extend(command)).await
 }

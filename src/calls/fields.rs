@@ -1,106 +1,15 @@
-//! Bodies and query parameters, parsed into types; what does not fit is told by field.
+//! Bodies and query parameters, parsed into request types; what does not fit is told by field.
+//!
+//! What serde says of a field that does not fit is put into our own words by its first words: the tests below pin them.
 
-use std::{future::Future, pin::Pin};
-
-use actix_web::{
-    FromRequest, HttpMessage, HttpRequest,
-    dev::Payload,
-    http::{Method, header},
-};
-use futures_util::StreamExt;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value, error::Category};
 
-use super::problem::{Code, Problem};
+use super::{Code, Problem};
 
-const MAX_BODY: usize = 16 * 1024;
-
-/// A JSON body; none at all is `{}`. A DELETE may give its fields as query parameters instead.
-#[derive(Debug)]
-pub struct Fields<T>(pub T);
-
-/// The same for `sendBeacon`, which sends text as `text/plain`, and its token among the fields.
-pub struct Beacon(Vec<u8>);
-
-impl Beacon {
-    /// Whatever else is wrong with the fields.
-    pub fn access_token(&self) -> Option<String> {
-        #[derive(Deserialize)]
-        struct Token {
-            access_token: String,
-        }
-        serde_json::from_slice(&self.0).ok().map(|Token { access_token }| access_token)
-    }
-
-    pub fn fields<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        parse(&self.0)
-    }
-}
-
-impl<T: DeserializeOwned> FromRequest for Fields<T> {
-    type Error = Problem;
-    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
-
-    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let (request, payload) = (request.clone(), payload.take());
-        Box::pin(async move {
-            let body = read(&request, payload, &["application/json"]).await?;
-            if request.method() == Method::DELETE && !request.query_string().is_empty() {
-                return with_query(&body, request.query_string()).map(Self);
-            }
-            parse(&body).map(Self)
-        })
-    }
-}
-
-impl FromRequest for Beacon {
-    type Error = Problem;
-    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
-
-    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let (request, payload) = (request.clone(), payload.take());
-        Box::pin(async move { read(&request, payload, &["application/json", "text/plain"]).await.map(Self) })
-    }
-}
-
-/// Query parameters of a GET.
-#[derive(Debug)]
-pub struct Query<T>(pub T);
-
-impl<T: DeserializeOwned> FromRequest for Query<T> {
-    type Error = Problem;
-    type Future = std::future::Ready<Result<Self, Problem>>;
-
-    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        std::future::ready(query_object(request.query_string()).and_then(from_object).map(Self))
-    }
-}
-
-async fn read(request: &HttpRequest, mut payload: Payload, accepted: &[&str]) -> Result<Vec<u8>, Problem> {
-    let too_large = || Problem::new(Code::BodyTooLarge, format!("A body may have {MAX_BODY} bytes."));
-    let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if declared.is_some_and(|length: usize| length > MAX_BODY) {
-        return Err(too_large());
-    }
-    let mut body = Vec::with_capacity(declared.unwrap_or_default());
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|error| Problem::new(Code::BadRequest, format!("The body broke off: {error}")))?;
-        if body.len() + chunk.len() > MAX_BODY {
-            return Err(too_large());
-        }
-        body.extend_from_slice(&chunk);
-    }
-    if !body.is_empty() && request.headers().contains_key(header::CONTENT_ENCODING) {
-        return Err(Problem::new(Code::UnsupportedMediaType, "Send it without a Content-Encoding."));
-    }
-    if !body.is_empty() && !accepted.contains(&request.content_type().to_ascii_lowercase().as_str()) {
-        return Err(Problem::new(Code::UnsupportedMediaType, format!("Send it as {}.", accepted.join(" or "))));
-    }
-    Ok(body)
-}
-
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+/// A JSON body; none at all is `{}`.
+pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = body.trim_ascii();
     let body = if body.is_empty() { b"{}" } else { body };
     // serde would also take an array, by position.
@@ -158,20 +67,27 @@ fn join(path: &str, field: &str) -> String {
     }
 }
 
+/// An object that was parsed already.
 pub fn from_object<T: DeserializeOwned>(object: Map<String, Value>) -> Result<T, Problem> {
     let object = Value::Object(object);
     // Only fields that do not fit pay for knowing where.
     T::deserialize(&object).or_else(|_| serde_path_to_error::deserialize(object).map_err(|error| explain(&error)))
 }
 
-fn with_query<T: DeserializeOwned>(body: &[u8], query: &str) -> Result<T, Problem> {
-    let mut object: Map<String, Value> = parse(body)?;
+/// A JSON body whose fields may also be given as query parameters, each once.
+pub fn from_json_and_query<T: DeserializeOwned>(body: &[u8], query: &str) -> Result<T, Problem> {
+    let mut object: Map<String, Value> = from_json(body)?;
     for (name, value) in query_object(query)? {
         if object.insert(name.clone(), value).is_some() {
             return Err(Problem::invalid(&name, "is given twice, in the body and in the query"));
         }
     }
     from_object(object)
+}
+
+/// Query parameters.
+pub fn from_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    from_object(query_object(query)?)
 }
 
 /// Texts by name; `documents` may be repeated and is always a list.
@@ -206,8 +122,99 @@ where
     text.parse().map(Some).map_err(|_| serde::de::Error::custom("must be a whole number in range"))
 }
 
-/// Marks the field that carries the request's id: what it stands for is compared without it, since the same id may come
-/// in the body once and as a header the next time. (`skip_serializing` would hide the field from the API's description.)
-pub fn not_compared<T>(_: &T) -> bool {
-    true
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Request {
+        count: u32,
+        inner: Option<Inner>,
+        #[serde(default)]
+        documents: Vec<String>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        name: String,
+    }
+
+    fn refused<T: std::fmt::Debug>(parsed: Result<T, Problem>) -> (Code, Value, String) {
+        let problem = parsed.unwrap_err();
+        (problem.code, problem.extra().get("field").cloned().unwrap_or_default(), problem.detail)
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_by_field_in_our_own_words() {
+        for (body, code, field, detail) in [
+            (r#"{"x": 1}"#, Code::UnknownField, "x", "`x` is not a field of this request"),
+            (r#"{"": 1}"#, Code::UnknownField, "", "`` is not a field of this request"),
+            ("{}", Code::InvalidField, "count", "`count` is needed"),
+            ("", Code::InvalidField, "count", "`count` is needed"),
+            (r#"{"count": 1, "count": 2}"#, Code::InvalidField, "count", "`count` is given twice"),
+            (
+                r#"{"count": "1"}"#,
+                Code::InvalidField,
+                "count",
+                "`count` does not fit: invalid type: string \"1\", expected u32",
+            ),
+            (
+                r#"{"count": -1}"#,
+                Code::InvalidField,
+                "count",
+                "`count` does not fit: invalid value: integer `-1`, expected u32",
+            ),
+            (
+                r#"{"count": 1, "inner": {"name": "a", "x": 1}}"#,
+                Code::UnknownField,
+                "inner.x",
+                "`inner.x` is not a field of this request",
+            ),
+            (r#"{"count": 1, "inner": {}}"#, Code::InvalidField, "inner.name", "`inner.name` is needed"),
+            (
+                r#"{"count": 1, "documents": ["a", 1]}"#,
+                Code::InvalidField,
+                "documents[1]",
+                "`documents[1]` does not fit: invalid type: integer `1`, expected a string",
+            ),
+            ("[]", Code::InvalidField, "body", "`body` must be a JSON object"),
+        ] {
+            let found = refused(from_json::<Request>(body.as_bytes()));
+            assert_eq!(found, (code, json!(field), detail.to_owned()), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_told_with_its_place() {
+        for (body, detail) in [
+            ("{", "The body is not JSON: EOF while parsing an object at line 1 column 1"),
+            ("[1,", "The body is not JSON: EOF while parsing a value at line 1 column 3"),
+            (r#"{"count": 1} {}"#, "The body is not JSON: trailing characters at line 1 column 14"),
+        ] {
+            assert_eq!(refused(from_json::<Request>(body.as_bytes())), (Code::BadJson, Value::Null, detail.to_owned()));
+        }
+    }
+
+    #[test]
+    fn an_object_and_a_query_are_refused_in_the_same_words() {
+        let object = |value: Value| value.as_object().cloned().unwrap();
+        let (code, _, detail) = refused(from_object::<Request>(object(json!({"count": 1, "x": 1}))));
+        assert_eq!((code, detail.as_str()), (Code::UnknownField, "`x` is not a field of this request"));
+        let (_, field, _) = refused(from_object::<Request>(object(json!({"count": 1, "inner": {"name": 5}}))));
+        assert_eq!(field, "inner.name");
+        let (_, _, detail) = refused(from_query::<Request>("count=1&count=2"));
+        assert_eq!(detail, "`count` is given twice");
+        let (_, _, detail) = refused(from_json_and_query::<Request>(br#"{"count": 1}"#, "count=1"));
+        assert_eq!(detail, "`count` is given twice, in the body and in the query");
+    }
+
+    #[test]
+    fn a_query_may_repeat_documents_and_nothing_else() {
+        let request: Request = from_json_and_query(br#"{"count": 1}"#, "documents=a+b&documents=c%26d").unwrap();
+        assert_eq!(request.documents, ["a b", "c&d"]);
+    }
 }

@@ -1,20 +1,18 @@
-//! `POST …/lock`: lock a document.
+//! Locks a document.
 
-use actix_web::{Responder, web};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
-    fields::{Fields, not_compared},
-    problem::Problem,
-    view::{DoneView, LiveView, Timed},
+    Call, Capacity, DocumentName, Problem, Ttl, metadata,
+    request_id::not_compared,
+    view::{DoneView, Timed},
 };
-use crate::http::call::{Call, DocumentPath};
 use crate::{
-    auth::Role,
+    auth::{Caller, Role},
     locking::{
-        Command, LockDocuments, Metadata, TakeOver, Wanted,
+        Command, LockDocuments, TakeOver, Wanted,
         names::{DocumentVersion, RequestId, SessionId},
     },
 };
@@ -45,61 +43,27 @@ pub struct LockRequest {
     document_version: Option<DocumentVersion>,
 }
 
-/// Lock a document
-#[utoipa::path(post, path = "/api/documents/{room}/{document}/lock", tag = "locks",
-    request_body = Option<LockRequest>, responses((status = 200, body = Timed<LiveView>)))]
-pub async fn lock_document(
-    call: Call,
-    name: DocumentPath,
-    Fields(fields): Fields<LockRequest>,
-) -> Result<impl Responder, Problem> {
-    Ok(web::Json(run(&call, name, fields).await?))
-}
-
-/// However it was asked for.
-pub async fn run(call: &Call, name: DocumentPath, fields: LockRequest) -> Result<Timed<DoneView>, Problem> {
+pub async fn run(call: &Call, name: DocumentName, request: LockRequest) -> Result<Timed<DoneView>, Problem> {
     let key = call.key(Role::Editor, name)?;
-    let request = call.request(fields.request_id.clone(), "lock", std::slice::from_ref(&key), &fields)?;
+    let id = call.request(request.request_id.as_ref(), "lock", std::slice::from_ref(&key), &request)?;
     let command = LockDocuments {
         tenant: key.tenant.clone(),
         wanted: vec![Wanted { key, lease_id: call.new_lease_id() }],
-        ttl_seconds: ttl_seconds(call, fields.ttl_seconds)?,
-        takeover: takeover(call, fields.takeover, fields.expected_token)?,
-        capacity: capacity(fields.capacity)?,
-        metadata: metadata(fields.metadata.as_ref())?,
-        document_version: fields.document_version,
-        holder: call.holder(fields.session_id),
-        request,
+        ttl_seconds: call.ttl(request.ttl_seconds)?.map(Ttl::seconds),
+        takeover: takeover(&call.caller, request.takeover, request.expected_token)?,
+        capacity: request.capacity.map(Capacity::parse).transpose()?.map(Capacity::count),
+        metadata: metadata(request.metadata.as_ref())?,
+        document_version: request.document_version,
+        holder: call.holder(request.session_id),
+        request: id,
     };
-    let outcome = call.submit(Command::Lock(command)).await?;
-    let done = outcome.single().map_err(|refusal| call.refused(&refusal))?;
-    let now = call.now();
-    Ok(Timed { answer: DoneView::new(&done, &call.caller, now), server_time: now })
+    call.one(Command::Lock(command)).await
 }
 
-pub fn ttl_seconds(call: &Call, given: Option<u32>) -> Result<Option<u32>, Problem> {
-    let max = call.api.max_ttl_seconds;
-    match given {
-        Some(ttl) if !(1..=max).contains(&ttl) => Err(Problem::invalid("ttl_seconds", format!("must be 1 to {max}"))),
-        given => Ok(given),
-    }
-}
-
-pub fn metadata(given: Option<&Map<String, Value>>) -> Result<Option<Metadata>, Problem> {
-    given.map(Metadata::new).transpose().map_err(|error| Problem::invalid("metadata", error))
-}
-
-fn takeover(call: &Call, wanted: Option<bool>, expected_token: Option<i64>) -> Result<Option<TakeOver>, Problem> {
+fn takeover(caller: &Caller, wanted: Option<bool>, expected_token: Option<i64>) -> Result<Option<TakeOver>, Problem> {
     match (wanted.unwrap_or_default(), expected_token) {
         (false, Some(_)) => Err(Problem::invalid("expected_token", "goes with `takeover`: true")),
         (false, None) => Ok(None),
-        (true, expected_token) => Ok(Some(TakeOver { expected_token, of_others: call.caller.may_take_over })),
-    }
-}
-
-fn capacity(given: Option<u32>) -> Result<Option<u32>, Problem> {
-    match given {
-        Some(capacity) if !(1..=1000).contains(&capacity) => Err(Problem::invalid("capacity", "must be 1 to 1000")),
-        given => Ok(given),
+        (true, expected_token) => Ok(Some(TakeOver { expected_token, of_others: caller.may_take_over })),
     }
 }

@@ -1,11 +1,10 @@
 //! `limits.requests_per_second`: a bucket of tokens for each owner, as deep as a second's worth.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
-use super::problem::{Code, Problem};
+use parking_lot::Mutex;
+
+use super::{Code, Problem};
 use crate::{
     auth::Caller,
     locking::{
@@ -14,7 +13,7 @@ use crate::{
     },
 };
 
-/// Beyond so many owners, those whose bucket is full again are forgotten: nothing is lost by it.
+/// With more owners than this, those whose bucket is full again are forgotten: nothing is lost by it.
 const OWNERS: usize = 10_000;
 
 #[derive(Debug)]
@@ -36,6 +35,7 @@ impl Rates {
         Self { per_second, buckets: Mutex::default() }
     }
 
+    /// Counts one request of the caller's; fails, with the time to wait, if its bucket is empty.
     pub fn admit(&self, caller: &Caller, now: Timestamp) -> Result<(), Problem> {
         if self.per_second == 0 {
             return Ok(());
@@ -43,7 +43,7 @@ impl Rates {
         let rate = i64::from(self.per_second);
         let full = rate * 1000;
         let refilled = |bucket: &Bucket| full.min(bucket.level.saturating_add(now.millis_since(bucket.at) * rate));
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         if buckets.len() > OWNERS {
             buckets.retain(|_, bucket| refilled(bucket) < full);
         }

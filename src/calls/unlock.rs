@@ -1,16 +1,14 @@
-//! `DELETE …/lock`: give it up.
+//! Gives a lock up.
 
-use actix_web::{Responder, web};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::{
-    fields::{Fields, not_compared},
-    problem::Problem,
-    view::{DoneView, EndedView, Timed},
+    Call, DocumentName, Problem,
+    request_id::not_compared,
+    view::{DoneView, Timed},
 };
-use crate::http::call::{Call, DocumentPath};
 use crate::{
     auth::Role,
     locking::{
@@ -36,35 +34,18 @@ pub struct UnlockRequest {
     document_version: Option<DocumentVersion>,
 }
 
-/// Unlock
-///
-/// The fields may be given as query parameters or as a JSON body.
-#[utoipa::path(delete, path = "/api/documents/{room}/{document}/lock", tag = "locks",
-    params(UnlockRequest), responses((status = 200, body = Timed<EndedView>)))]
-pub async fn unlock(
-    call: Call,
-    name: DocumentPath,
-    Fields(fields): Fields<UnlockRequest>,
-) -> Result<impl Responder, Problem> {
-    Ok(web::Json(run(&call, name, fields).await?))
-}
-
-/// However it was asked for.
-pub async fn run(call: &Call, name: DocumentPath, fields: UnlockRequest) -> Result<Timed<DoneView>, Problem> {
+pub async fn run(call: &Call, name: DocumentName, request: UnlockRequest) -> Result<Timed<DoneView>, Problem> {
     let key = call.key(Role::Editor, name)?;
     let tenant = key.tenant.clone();
     let keys = vec![key];
-    let request = call.request(fields.request_id.clone(), "unlock", &keys, &fields)?;
+    let id = call.request(request.request_id.as_ref(), "unlock", &keys, &request)?;
     let command = Unlock {
         tenant,
         keys,
         owner: call.caller.owner.clone(),
-        named: Named { lease_id: fields.lease_id, session: fields.session_id },
-        document_version: fields.document_version,
-        request,
+        named: Named { lease_id: request.lease_id, session: request.session_id },
+        document_version: request.document_version,
+        request: id,
     };
-    let outcome = call.submit(Command::Unlock(command)).await?;
-    let done = outcome.single().map_err(|refusal| call.refused(&refusal))?;
-    let now = call.now();
-    Ok(Timed { answer: DoneView::new(&done, &call.caller, now), server_time: now })
+    call.one(Command::Unlock(command)).await
 }

@@ -1,14 +1,16 @@
-//! Locks and refusals as a caller may see them.
+//! Locks as a caller may see them.
+
+use std::sync::Arc;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::problem::{Code, Problem};
+use super::{Code, refusal};
 use crate::{
     auth::{Caller, Role},
     locking::{
-        Done, EndReason, Failed, Lock, Metadata, Outcome, Refusal, Timestamp,
+        Done, Failed, Lock, Metadata, Refusal, Timestamp,
         names::{DocumentId, DocumentVersion, OwnerId, RoomId, SessionId},
     },
 };
@@ -50,8 +52,8 @@ pub struct HolderView {
     #[schema(value_type = Option<SessionId>, required = false)]
     #[expect(clippy::option_option, reason = "not shown is not the same as not there")]
     session_id: Option<Option<SessionId>>,
-    #[schema(required)]
-    name: Option<String>,
+    #[schema(value_type = Option<String>, required)]
+    name: Option<Arc<str>>,
 }
 
 impl LockView {
@@ -70,7 +72,7 @@ impl LockView {
             holder: HolderView {
                 owner_id: lock.holder.owner.clone(),
                 session_id: sees_all.then(|| lock.holder.session.clone()),
-                name: lock.holder.name.as_deref().map(Into::into),
+                name: lock.holder.name.clone(),
             },
             acquired_at: lock.acquired_at,
             expires_at: lock.expires_at,
@@ -146,21 +148,6 @@ pub struct Items<T> {
     pub items: Vec<T>,
 }
 
-/// Several documents: all done, or a problem that lists what failed and what was done all the same.
-pub fn many(outcome: &Outcome, caller: &Caller, now: Timestamp) -> Result<Items<DoneView>, Problem> {
-    let items: Vec<_> = outcome.done.iter().map(|done| DoneView::new(done, caller, now)).collect();
-    let Some(first) = outcome.failed.first() else { return Ok(Items { items }) };
-    let failed: Vec<_> = outcome.failed.iter().map(|failed| FailedView::new(failed, caller, now)).collect();
-    // Together they are a conflict, even if each alone would be a 403 or a 404.
-    let code = match refusal(&first.refusal, caller, now).code {
-        Code::NotOwner | Code::LockNotFound => Code::LeaseMismatch,
-        code => code,
-    };
-    Err(Problem::new(code, format!("{} of the documents failed: `failed` says why.", failed.len()))
-        .with("failed", failed)
-        .with("items", items))
-}
-
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = FailedDocument)]
 pub struct FailedView {
@@ -175,7 +162,7 @@ pub struct FailedView {
 }
 
 impl FailedView {
-    fn new(failed: &Failed, caller: &Caller, now: Timestamp) -> Self {
+    pub(super) fn new(failed: &Failed, caller: &Caller, now: Timestamp) -> Self {
         let (lock, is_you) = match &failed.refusal {
             Refusal::Held { lock, is_you, .. } => (Some(lock), Some(*is_you)),
             Refusal::NotOwner { lock } | Refusal::TakeOverForbidden { lock } => (Some(lock), None),
@@ -188,61 +175,9 @@ impl FailedView {
         };
         Self {
             document: failed.key.document.clone(),
-            code: refusal(&failed.refusal, caller, now).code,
+            code: refusal::code(&failed.refusal),
             lock: lock.map(|lock| LockView::new(lock, caller, now)),
             is_you,
-        }
-    }
-}
-
-pub fn refusal(refusal: &Refusal, caller: &Caller, now: Timestamp) -> Problem {
-    let holder = |lock: &Lock| lock.holder.name.as_deref().unwrap_or(lock.holder.owner.as_str()).to_owned();
-    match refusal {
-        Refusal::Held { lock, is_you, free_at } => {
-            let detail = if *is_you {
-                "You hold it yourself, in another session.".to_owned()
-            } else {
-                format!("{} holds it.", holder(lock))
-            };
-            Problem::new(Code::LockHeld, detail)
-                .with("lock", LockView::new(lock, caller, now))
-                .with("is_you", is_you)
-                .retry_after_ms(lock.expires_in_ms(now).min(free_at.millis_since(now).max(0)))
-        }
-        Refusal::NotFound => Problem::new(Code::LockNotFound, "No lock of yours is or was here."),
-        Refusal::NotOwner { lock } => Problem::new(Code::NotOwner, format!("{} holds it.", holder(lock)))
-            .with("lock", LockView::new(lock, caller, now)),
-        Refusal::Ended(EndReason::Expired) => {
-            Problem::new(Code::LeaseExpired, "No heartbeat came in time. Lock it again before you write.")
-        }
-        Refusal::Ended(EndReason::Released | EndReason::HandedOver) => {
-            Problem::new(Code::LeaseReleased, "It was given up. Lock it again before you write.")
-        }
-        Refusal::Ended(EndReason::TakenOver) => {
-            Problem::new(Code::LeaseRevoked, "It was taken over. Do not write what you have.")
-        }
-        Refusal::Ended(EndReason::Revoked) => {
-            Problem::new(Code::LeaseRevoked, "An admin ended it. Do not write what you have.")
-        }
-        Refusal::Mismatch => Problem::new(
-            Code::LeaseMismatch,
-            "You hold a lock here, but not the one named. Name its lease_id or its session_id, and its hold to release it.",
-        ),
-        Refusal::CapacityMismatch { in_force } => {
-            Problem::new(Code::CapacityMismatch, format!("While it is locked its capacity is {in_force}."))
-                .with("capacity", in_force)
-        }
-        Refusal::RequestIdReused => {
-            Problem::new(Code::RequestIdReused, "A request_id stands for one method, path and body.")
-                .with("field", "request_id")
-        }
-        Refusal::TakeOverForbidden { lock } => Problem::new(
-            Code::RoleForbids,
-            "Taking over from others takes the permission `takeover` or the role admin.",
-        )
-        .with("lock", LockView::new(lock, caller, now)),
-        Refusal::LimitReached { limit } => {
-            Problem::new(Code::LimitReached, format!("One owner may hold {limit} locks.")).with("limit", limit)
         }
     }
 }

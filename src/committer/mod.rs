@@ -9,6 +9,7 @@
 //! 4. A database that has lost what this process has seen in it ends the worker, and with it the server.
 //! 5. [`Committer::stop`] closes the queue; the workers finish what is in it and end.
 
+mod announcer;
 mod queue;
 mod worker;
 
@@ -18,11 +19,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     contention::Contention,
-    live::Announcer,
     locking::{Command, Outcome},
     metrics::Metrics,
     storage::{StorageError, Writer},
 };
+pub use announcer::{Announcement, Announcements, Announcer, Extension};
 use queue::{Queue, Work};
 use worker::Worker;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::queue::{Queue, Reply, Taken};
 use crate::{
     clock::Stopwatch,
+    committer::{Announcer, Extension},
     contention::Contention,
-    live::{Announcer, Extension},
     locking::{Command, Done, Outcome},
     metrics::Metrics,
     storage::{StorageError, Writer, batch::Committed},

@@ -1,27 +1,22 @@
-//! How many sockets there are, of whom and from where.
+//! How many sockets and streams there may be, of whom and from where.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, hash::Hash, net::IpAddr, sync::Arc};
 
+use parking_lot::Mutex;
 use prometheus::IntGauge;
 use tokio::sync::Semaphore;
 
 use crate::{
     auth::Caller,
     locking::names::{OwnerId, TenantId},
-    settings::Limits,
 };
 
-/// So many joins of one owner read the database at a time: whoever subscribes in a loop waits for itself.
+/// How many joins of one owner read the database at a time: whoever subscribes in a loop waits for itself.
 const READS_AT_ONCE: usize = 2;
 
-/// Limits are those of the settings; 0: none.
+/// Counts sockets and streams against the limits of the settings. A limit of 0 is none.
 #[derive(Debug)]
-pub struct Sockets {
+pub struct Admission {
     per_owner: u32,
     per_address: u32,
     counts: Mutex<Counts>,
@@ -33,14 +28,14 @@ struct Counts {
     all: usize,
     owners: HashMap<(TenantId, OwnerId), u32>,
     addresses: HashMap<IpAddr, u32>,
-    /// Of owners that have sockets.
+    /// The turns to read of each owner that has sockets.
     turns: HashMap<(TenantId, OwnerId), Arc<Semaphore>>,
 }
 
-/// Held by a socket as long as it lives.
+/// Held by a socket or stream until it ends.
 #[derive(Debug)]
 pub struct Place {
-    sockets: Arc<Sockets>,
+    admission: Arc<Admission>,
     address: Option<IpAddr>,
     owner: Option<(TenantId, OwnerId)>,
 }
@@ -48,36 +43,31 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMany;
 
-impl Sockets {
-    pub fn new(limits: &Limits, gauge: IntGauge) -> Arc<Self> {
-        let (per_owner, per_address) = (limits.sockets_per_owner, limits.sockets_per_address);
+impl Admission {
+    pub fn new(per_owner: u32, per_address: u32, gauge: IntGauge) -> Arc<Self> {
         Arc::new(Self { per_owner, per_address, counts: Mutex::default(), gauge })
     }
 
-    /// A place even for one too many, which has to be told so.
+    /// Gives a place even to one too many, which has to be told so.
     pub fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> (Place, Result<(), TooMany>) {
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         counts.all += 1;
         self.gauge.inc();
         let fits = address.map_or(Ok(()), |address| one_more(&mut counts.addresses, address, self.per_address));
-        (Place { sockets: Arc::clone(self), address: address.filter(|_| fits.is_ok()), owner: None }, fits)
+        (Place { admission: Arc::clone(self), address: address.filter(|_| fits.is_ok()), owner: None }, fits)
     }
 
     pub fn count(&self) -> usize {
-        self.counts().all
-    }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().all
     }
 }
 
 impl Place {
-    /// Once it is known whose socket it is: answers whose turn it is to read.
+    /// Counts the socket as the caller's; returns the turns in which its owner's sockets read the database.
     pub fn belongs_to(&mut self, caller: &Caller) -> Result<Arc<Semaphore>, TooMany> {
         let owner = (caller.tenant.clone(), caller.owner.clone());
-        let mut counts = self.sockets.counts();
-        one_more(&mut counts.owners, owner.clone(), self.sockets.per_owner)?;
+        let mut counts = self.admission.counts.lock();
+        one_more(&mut counts.owners, owner.clone(), self.admission.per_owner)?;
         let turns = counts.turns.entry(owner.clone()).or_insert_with(|| Arc::new(Semaphore::new(READS_AT_ONCE)));
         self.owner = Some(owner);
         Ok(Arc::clone(turns))
@@ -86,9 +76,9 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut counts = self.sockets.counts();
+        let mut counts = self.admission.counts.lock();
         counts.all -= 1;
-        self.sockets.gauge.dec();
+        self.admission.gauge.dec();
         if let Some(address) = self.address {
             one_less(&mut counts.addresses, &address);
         }

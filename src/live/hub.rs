@@ -1,16 +1,4 @@
-//! Who hears what: rooms, subscribers, and a bounded queue for each.
-//!
-//! 1. The committer hands the events of each commit, with their sequences, to the [`Publisher`], which alone owns the
-//!    lists of `rooms`: publishing takes no lock that anyone could hold, but for a queue's own moment.
-//! 2. An event becomes a [`Notice`]: bytes ready for the wire, encoded once per form however many hear it.
-//! 3. Each subscriber has an [`Outbox`], which takes a notice at once or not at all. One that is full is left to read the
-//!    log at its own pace or is closed, and nobody else waits for it.
-//! 4. A newcomer says up to which sequence it knows its room; it gets what came after from the latest notices, and
-//!    everything from then on. If those do not reach back far enough it reads the log and asks again.
-//! 5. Who is in a room is known by its [`Present`]; those in it are told of others who come and go, if there is room in
-//!    their outbox (`presence`).
-//!
-//! Sequences of a subscriber only grow: notices at or before the one it knows are left out.
+//! The handle of the publisher: how sockets and streams get their places in rooms, and leave them.
 
 use std::sync::{
     Arc,
@@ -20,7 +8,10 @@ use std::sync::{
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::{Elsewhere, Outbox, Participants, RoomKey, Sighting, Which, Wire};
+use super::{
+    Outbox, Wire,
+    presence::{Elsewhere, Participants, RoomKey, Sighting, SightingsWanted},
+};
 use crate::{
     auth::{Caller, Role, RoomGlobs},
     locking::names::{OwnerId, RoomId, TenantId},
@@ -28,24 +19,33 @@ use crate::{
 
 pub(super) type SubscriberId = u64;
 
+/// One who hears a room, or all rooms it may see.
 #[derive(Debug)]
 pub struct Subscriber {
-    /// Of each place it takes.
+    /// Given by [`Hub::join`].
     pub(super) id: SubscriberId,
+    pub scope: Scope,
     pub outbox: Arc<Outbox>,
     pub owner: OwnerId,
     pub is_admin: bool,
-    pub wire: Wire,
-    /// What it knows already.
+    pub wire: &'static Wire,
+    /// The last sequence it knows: it is told what comes after.
     pub after: i64,
     /// Whether it wants to hear of extended locks too.
     pub extensions: bool,
 }
 
 impl Subscriber {
-    pub fn new(outbox: Arc<Outbox>, caller: &Caller, wire: Wire, after: i64, extensions: bool) -> Self {
+    pub fn new(
+        scope: Scope,
+        outbox: Arc<Outbox>,
+        caller: &Caller,
+        wire: &'static Wire,
+        after: i64,
+        extensions: bool,
+    ) -> Self {
         let (owner, is_admin) = (caller.owner.clone(), caller.role == Role::Admin);
-        Self { id: 0, outbox, owner, is_admin, wire, after, extensions }
+        Self { id: 0, scope, outbox, owner, is_admin, wire, after, extensions }
     }
 }
 
@@ -56,24 +56,25 @@ pub enum Scope {
     Rooms(RoomGlobs),
 }
 
-/// A subscriber's place in a room, or in all of them.
-pub(super) type Place = (Scope, Subscriber);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Joined {
-    Live,
-    TooOld,
+impl Scope {
+    pub(super) fn includes(&self, room: &RoomId) -> bool {
+        match self {
+            Self::Room(own) => own == room,
+            Self::Rooms(globs) => globs.allow(room),
+        }
+    }
 }
 
-#[derive(Debug)]
-pub enum Entered {
-    /// From the sequence on that it knows, as long as it keeps these.
-    Live(Vec<Seat>),
+/// Why a subscriber has no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotJoined {
     /// What it knows is too long ago, or its outbox has no room for what came since.
     TooOld,
+    /// The publisher has ended.
+    Stopped,
 }
 
-/// A place in the lists: who drops it hears nothing any more, once that has settled.
+/// Subscription guard. Dropping it unsubscribes; [`Hub::settle`] waits until that has taken effect.
 #[derive(Debug)]
 pub struct Seat {
     hub: Hub,
@@ -95,10 +96,10 @@ pub(super) enum Request {
     /// All of them or none, at one moment of the log.
     Join {
         tenant: TenantId,
-        places: Vec<Place>,
-        /// Whom the newcomer was told to be there, if it was: it hears who has come and gone since.
+        subscribers: Vec<Subscriber>,
+        /// The list of participants the newcomer was told, if it was: it hears who has come and gone since.
         told: Option<Participants>,
-        reply: oneshot::Sender<Joined>,
+        reply: oneshot::Sender<Result<(), NotJoined>>,
     },
     Leave {
         tenant: TenantId,
@@ -116,7 +117,7 @@ pub(super) enum Request {
         owner: OwnerId,
     },
     Sightings {
-        which: Which,
+        wanted: SightingsWanted,
         reply: oneshot::Sender<Vec<Sighting>>,
     },
     Heard(Elsewhere),
@@ -124,12 +125,11 @@ pub(super) enum Request {
     Settle(oneshot::Sender<()>),
 }
 
-/// The handle.
 #[derive(Debug, Clone)]
-pub struct Hub(pub(super) Arc<Shared>);
+pub struct Hub(pub(super) Arc<HubState>);
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct HubState {
     pub epoch: Uuid,
     pub requests: mpsc::UnboundedSender<Request>,
     pub next_id: AtomicU64,
@@ -146,28 +146,28 @@ impl Hub {
         self.0.watermark.load(Ordering::Acquire)
     }
 
-    /// The places of one outbox; seats come in their order. Answers nothing if the publisher has ended.
+    /// Gives places to the subscribers of one outbox, all or none; seats come in their order. From here on each is told
+    /// what comes after the sequence it knows, as long as its seat is kept.
     pub async fn join(
         &self,
         tenant: &TenantId,
-        mut places: Vec<(Scope, Subscriber)>,
+        mut subscribers: Vec<Subscriber>,
         told: Option<Participants>,
-    ) -> Option<Entered> {
+    ) -> Result<Vec<Seat>, NotJoined> {
         let (reply, joined) = oneshot::channel();
         // Before they are taken: should nobody wait for the answer, they are left again.
-        let seats = places.iter_mut().map(|(scope, subscriber)| {
+        let seats = subscribers.iter_mut().map(|subscriber| {
             subscriber.id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
-            Seat { hub: self.clone(), tenant: tenant.clone(), scope: scope.clone(), id: subscriber.id }
+            Seat { hub: self.clone(), tenant: tenant.clone(), scope: subscriber.scope.clone(), id: subscriber.id }
         });
         let seats = seats.collect();
-        self.0.requests.send(Request::Join { tenant: tenant.clone(), places, told, reply }).ok()?;
-        Some(match joined.await.ok()? {
-            Joined::Live => Entered::Live(seats),
-            Joined::TooOld => Entered::TooOld,
-        })
+        let request = Request::Join { tenant: tenant.clone(), subscribers, told, reply };
+        self.0.requests.send(request).map_err(|_| NotJoined::Stopped)?;
+        joined.await.unwrap_or(Err(NotJoined::Stopped))?;
+        Ok(seats)
     }
 
-    /// Whoever has left hears nothing any more.
+    /// Returns when everyone who has left by now hears nothing any more.
     pub async fn settle(&self) {
         let (reply, settled) = oneshot::channel();
         if self.0.requests.send(Request::Settle(reply)).is_ok() {

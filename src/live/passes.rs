@@ -1,27 +1,19 @@
-//! `POST /api/stream-tickets`: a way in for `EventSource`, which can send no header.
+//! Stream passes: a way in for `EventSource`, which can send no header.
 //!
-//! A ticket stands in an address, which others may see: it is good once, for 30 s, for the rooms it was asked for, on
-//! any server of the database.
+//! A pass stands in an address, which others may see: it is good once, for 30 s, for the rooms it was asked for, on any
+//! server of the database. Clients and tables know it as a ticket.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
-use actix_web::{Responder, web};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 
-use crate::calls::{
-    fields::Fields,
-    problem::{Code, Problem},
-    view::Timed,
-};
-use crate::http::call::Call;
 use crate::{
     auth::{Caller, Role, RoomGlobs},
+    calls::{Call, Code, Problem, view::Timed},
     locking::{
         Timestamp,
         names::{OwnerId, RoomId, TenantId},
@@ -31,22 +23,22 @@ use crate::{
 
 const LIFE_MS: i64 = 30_000;
 /// More are refused: nobody opens so many streams in half a minute.
-const MAX_TICKETS: usize = 100_000;
+const MAX_PASSES: usize = 100_000;
 
 /// In memory with SQLite, where there is one server and a new one starts with none; otherwise in the database, for any
 /// server to take.
 #[derive(Debug)]
-pub enum Tickets {
-    Own(Mutex<HashMap<Digest, Ticket>>),
+pub enum StreamPasses {
+    Own(Mutex<HashMap<Digest, StreamPass>>),
     Shared(SoftState),
 }
 
-/// The ticket itself is known to its bearer only.
+/// The pass itself is known to its bearer only.
 type Digest = [u8; 32];
 
 /// Whose it is, and what for.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Ticket {
+pub struct StreamPass {
     tenant: TenantId,
     owner: OwnerId,
     name: Option<Arc<str>>,
@@ -58,7 +50,7 @@ pub struct Ticket {
     expires_ms: i64,
 }
 
-impl Tickets {
+impl StreamPasses {
     pub fn new(shared: Option<SoftState>) -> Self {
         shared.map_or_else(|| Self::Own(Mutex::default()), Self::Shared)
     }
@@ -69,37 +61,37 @@ impl Tickets {
         getrandom::fill(&mut secret).map_err(|_| busy())?;
         let text = BASE64_URL_SAFE_NO_PAD.encode(secret);
         let expires_at = now.plus_millis(LIFE_MS);
-        let ticket = Ticket::new(caller, rooms, expires_at);
+        let pass = StreamPass::new(caller, rooms, expires_at);
         let is_kept = match self {
-            Self::Own(tickets) => keep(tickets, digest(&text), ticket, now),
+            Self::Own(passes) => keep(passes, digest(&text), pass, now),
             Self::Shared(database) => {
-                let body = serde_json::to_string(&ticket).map_err(|_| busy())?;
+                let body = serde_json::to_string(&pass).map_err(|_| busy())?;
                 keep_shared(database, digest(&text), body, expires_at, now).await?
             }
         };
         if is_kept { Ok(text) } else { Err(busy()) }
     }
 
-    /// Whose it is. Whatever comes of it, the ticket is used up.
-    pub async fn redeem(&self, ticket: &str, room: &RoomId, now: Timestamp) -> Result<Caller, Problem> {
+    /// Returns whose it is. Whatever comes of it, the pass is used up.
+    pub async fn redeem(&self, pass: &str, room: &RoomId, now: Timestamp) -> Result<Caller, Problem> {
         let found = match self {
-            Self::Own(tickets) => tickets.lock().unwrap_or_else(PoisonError::into_inner).remove(&digest(ticket)),
+            Self::Own(passes) => passes.lock().remove(&digest(pass)),
             Self::Shared(database) => {
-                let body = database.take_ticket(digest(ticket)).await?;
+                let body = database.take_ticket(digest(pass)).await?;
                 body.and_then(|body| serde_json::from_str(&body).ok())
             }
         };
-        let ticket: Ticket = found
-            .filter(|ticket: &Ticket| now.millis() < ticket.expires_ms)
+        let pass = found
+            .filter(|pass: &StreamPass| now.millis() < pass.expires_ms)
             .ok_or_else(|| Problem::new(Code::TokenInvalid, "The ticket is used up or too old."))?;
-        if !ticket.rooms.contains(room) {
+        if !pass.rooms.contains(room) {
             return Err(Problem::new(Code::RoomForbidden, "The ticket is for other rooms."));
         }
-        Ok(ticket.into_caller())
+        Ok(pass.into_caller())
     }
 }
 
-impl Ticket {
+impl StreamPass {
     fn new(caller: &Caller, rooms: Vec<RoomId>, expires_at: Timestamp) -> Self {
         Self {
             tenant: caller.tenant.clone(),
@@ -127,19 +119,19 @@ impl Ticket {
     }
 }
 
-fn digest(ticket: &str) -> Digest {
-    Sha256::digest(ticket).into()
+fn digest(pass: &str) -> Digest {
+    Sha256::digest(pass).into()
 }
 
-fn keep(tickets: &Mutex<HashMap<Digest, Ticket>>, digest: Digest, ticket: Ticket, now: Timestamp) -> bool {
-    let mut tickets = tickets.lock().unwrap_or_else(PoisonError::into_inner);
-    if tickets.len() >= MAX_TICKETS {
-        tickets.retain(|_, ticket| now.millis() < ticket.expires_ms);
+fn keep(passes: &Mutex<HashMap<Digest, StreamPass>>, digest: Digest, pass: StreamPass, now: Timestamp) -> bool {
+    let mut passes = passes.lock();
+    if passes.len() >= MAX_PASSES {
+        passes.retain(|_, pass| now.millis() < pass.expires_ms);
     }
-    if tickets.len() >= MAX_TICKETS {
+    if passes.len() >= MAX_PASSES {
         return false;
     }
-    tickets.insert(digest, ticket);
+    passes.insert(digest, pass);
     true
 }
 
@@ -150,7 +142,7 @@ async fn keep_shared(
     expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<bool, Problem> {
-    let limit = MAX_TICKETS as u64;
+    let limit = MAX_PASSES as u64;
     if database.keep_ticket(digest, body.clone(), expires_at, limit).await? {
         return Ok(true);
     }
@@ -161,32 +153,34 @@ async fn keep_shared(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"rooms": ["minutes"]}))]
-pub struct TicketRequest {
+#[schema(as = TicketRequest)]
+pub struct StreamPassRequest {
     #[schema(value_type = Vec<RoomId>, min_items = 1, max_items = 100)]
     rooms: Vec<RoomId>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub struct TicketView {
+#[schema(as = TicketView)]
+pub struct StreamPassView {
     /// For `?ticket=`, once.
     ticket: String,
     #[schema(minimum = 0)]
     expires_in_ms: i64,
 }
 
-/// A ticket for an event stream
-///
-/// For `EventSource`, which can send no header: good once, for 30 seconds, for one of these rooms.
-#[utoipa::path(post, path = "/api/stream-tickets", tag = "rooms", request_body = TicketRequest,
-    responses((status = 200, body = Timed<TicketView>)))]
-pub async fn issue(call: Call, Fields(fields): Fields<TicketRequest>) -> Result<impl Responder, Problem> {
-    if !(1..=100).contains(&fields.rooms.len()) {
+/// Issues a pass for rooms that the caller may see.
+pub async fn issue(
+    passes: &StreamPasses,
+    call: &Call,
+    request: StreamPassRequest,
+) -> Result<Timed<StreamPassView>, Problem> {
+    if !(1..=100).contains(&request.rooms.len()) {
         return Err(Problem::invalid("rooms", "must be 1 to 100 rooms"));
     }
-    for room in &fields.rooms {
+    for room in &request.rooms {
         call.caller.require_in(Role::Viewer, room)?;
     }
     let now = call.now();
-    let ticket = call.api.live.tickets.issue(&call.caller, fields.rooms, now).await?;
-    Ok(web::Json(Timed { answer: TicketView { ticket, expires_in_ms: LIFE_MS }, server_time: now }))
+    let ticket = passes.issue(&call.caller, request.rooms, now).await?;
+    Ok(Timed { answer: StreamPassView { ticket, expires_in_ms: LIFE_MS }, server_time: now })
 }

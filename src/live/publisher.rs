@@ -5,7 +5,9 @@
 //! 3. On a database that other servers write too, the log is also read when one of them says so, and every now and
 //!    then in case it did not.
 //!
-//! The log is gap-free and in commit order, so whatever is read after the watermark is what comes next.
+//! The log is gap-free and in commit order, so whatever is read after the watermark is what comes next. The publisher alone
+//! owns the lists of subscribers (`rooms`) and of participants (`presence`): publishing takes no lock that anyone could
+//! hold, except each outbox's own for a moment.
 
 use std::{
     sync::{
@@ -15,26 +17,23 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use prometheus::IntGauge;
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::mpsc,
     time::{Interval, MissedTickBehavior},
 };
 
 use super::{
-    Change, Encode, Hub, Participant, Participants, Presence, Scope, Which, Wire,
-    hub::{Joined, Place, Request, Shared},
-    presence::News,
+    Hub, NotJoined, Scope, Subscriber,
+    hub::{HubState, Request},
+    presence::{News, Participants, Presence, SightingsWanted},
     rooms::Rooms,
 };
 use crate::{
     clock::Clock,
     cluster::Tail,
-    locking::{
-        DocumentKey, Lock, Timestamp,
-        names::{RoomId, TenantId},
-    },
+    committer::{Announcement, Announcements, Extension},
+    locking::{Timestamp, names::TenantId},
     storage::{
         Queries, StorageError,
         batch::Appended,
@@ -42,71 +41,9 @@ use crate::{
     },
 };
 
-const QUEUE: usize = 4096;
 const PAGE: u64 = 500;
-/// Notices of other servers, and those that could not be read at first, are at most so late.
+/// How late notices of other servers, and those that could not be read at first, may be.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// A lock that lives longer than it was told.
-#[derive(Debug)]
-pub struct Extension(pub Lock);
-
-/// How notices are written: of events, and those that are in no log.
-#[derive(Debug, Clone, Copy)]
-pub struct Encoders {
-    pub event: Encode,
-    pub extension: fn(&DocumentKey, &Lock) -> Bytes,
-    pub presence: fn(&RoomId, Change, &Participant, Wire) -> Bytes,
-}
-
-#[derive(Debug)]
-enum Announcement {
-    Appended(Appended),
-    Extended(Vec<Extension>),
-    Unknown,
-}
-
-/// The committer's end.
-#[derive(Debug, Clone)]
-pub struct Announcer {
-    announcements: mpsc::Sender<Announcement>,
-    /// Told when something could not be announced.
-    lost: Arc<Notify>,
-    /// How many want to hear of extended locks.
-    listeners: Arc<AtomicU64>,
-}
-
-impl Announcer {
-    /// After the commit, never before.
-    pub fn appended(&self, appended: Vec<Appended>) {
-        for appended in appended {
-            self.send(Announcement::Appended(appended));
-        }
-    }
-
-    pub fn wants_extensions(&self) -> bool {
-        self.listeners.load(Ordering::Relaxed) > 0
-    }
-
-    pub fn extended(&self, locks: Vec<Extension>) {
-        if !locks.is_empty() {
-            // They may be lost.
-            let _ = self.announcements.try_send(Announcement::Extended(locks));
-        }
-    }
-
-    /// Whether anything was committed is not known.
-    pub fn unknown(&self) {
-        self.send(Announcement::Unknown);
-    }
-
-    fn send(&self, announcement: Announcement) {
-        // The committer never waits for the publisher, which finds what is lost here in the log.
-        if self.announcements.try_send(announcement).is_err() {
-            self.lost.notify_one();
-        }
-    }
-}
 
 #[derive(Debug)]
 pub struct Publisher {
@@ -114,10 +51,8 @@ pub struct Publisher {
     presence: Presence,
     clock: Clock,
     queries: Queries,
-    announcements: mpsc::Receiver<Announcement>,
+    announcements: Announcements,
     requests: mpsc::UnboundedReceiver<Request>,
-    lost: Arc<Notify>,
-    encode: Encoders,
     hub: Hub,
     tail: Option<Tail>,
     /// The log has, or may have, more than was published.
@@ -125,52 +60,32 @@ pub struct Publisher {
     look: Interval,
 }
 
-/// What is there before the log's head is known.
-#[derive(Debug)]
-pub struct Unstarted {
-    announcements: mpsc::Receiver<Announcement>,
-    lost: Arc<Notify>,
-    listeners: Arc<AtomicU64>,
-}
-
 impl Publisher {
-    /// The committer needs its end before anything can be read.
-    pub fn announcer() -> (Announcer, Unstarted) {
-        let (sender, announcements) = mpsc::channel(QUEUE);
-        let (lost, listeners) = (Arc::<Notify>::default(), Arc::<AtomicU64>::default());
-        let announcer = Announcer { announcements: sender, lost: Arc::clone(&lost), listeners: Arc::clone(&listeners) };
-        (announcer, Unstarted { announcements, lost, listeners })
-    }
-
-    /// What comes after `head` will be published.
+    /// Publishes what comes after `head`. `tail` is there if other servers write to the database too.
     pub fn new(
-        unstarted: Unstarted,
+        announcements: Announcements,
         head: Head,
         queries: Queries,
         tail: Option<Tail>,
         clock: Clock,
-        encode: Encoders,
         subscriptions: IntGauge,
     ) -> (Self, Hub) {
-        let Unstarted { announcements, lost, listeners } = unstarted;
         let (sender, requests) = mpsc::unbounded_channel();
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let hub = Hub(Arc::new(Shared {
+        let hub = Hub(Arc::new(HubState {
             epoch: head.epoch,
             requests: sender,
             next_id: AtomicU64::new(1),
             watermark: AtomicI64::new(head.sequence),
         }));
         let publisher = Self {
-            rooms: Rooms::new(head, encode.event, listeners, subscriptions),
+            rooms: Rooms::new(head, Arc::clone(&announcements.listeners), subscriptions),
             presence: Presence::new(clock.clone(), tail.is_some()),
             clock,
             queries,
             announcements,
             requests,
-            lost,
-            encode,
             hub: hub.clone(),
             tail,
             is_behind: false,
@@ -182,9 +97,9 @@ impl Publisher {
     pub async fn run(mut self) {
         loop {
             tokio::select! {
-                Some(announcement) = self.announcements.recv() => self.announced(announcement).await,
+                Some(announcement) = self.announcements.queue.recv() => self.announced(announcement).await,
                 Some(request) = self.requests.recv() => self.requested(request),
-                () = self.lost.notified() => self.catch_up().await,
+                () = self.announcements.lost.notified() => self.catch_up().await,
                 () = woken(self.tail.as_ref()) => self.catch_up().await,
                 _ = self.look.tick(), if self.looks() => self.catch_up().await,
                 () = due(&self.clock, self.presence.next_to_go()) => {
@@ -211,7 +126,7 @@ impl Publisher {
                 Announcement::Extended(locks) => self.extended(&locks),
                 Announcement::Unknown => self.is_behind = true,
             }
-            next = self.announcements.try_recv().ok();
+            next = self.announcements.queue.try_recv().ok();
         }
         if self.is_behind {
             self.catch_up().await;
@@ -239,16 +154,15 @@ impl Publisher {
 
     fn extended(&mut self, locks: &[Extension]) {
         for Extension(lock) in locks {
-            let DocumentKey { tenant, room, .. } = &lock.key;
-            self.rooms.extended(tenant, room, || (self.encode.extension)(&lock.key, lock));
+            self.rooms.extended(lock);
         }
         self.rooms.send();
     }
 
     fn requested(&mut self, request: Request) {
         match request {
-            Request::Join { tenant, places, told, reply } => {
-                let joined = self.join(&tenant, places, told);
+            Request::Join { tenant, subscribers, told, reply } => {
+                let joined = self.join(&tenant, subscribers, told);
                 // Should it have gone away meanwhile, its next notice finds its outbox closed.
                 let _ = reply.send(joined);
             }
@@ -258,10 +172,10 @@ impl Publisher {
                 self.tell_news();
             }
             Request::Depart { room, owner } => self.presence.depart(&room, &owner),
-            Request::Sightings { which, reply } => {
-                let _ = reply.send(match which {
-                    Which::Everyone => self.presence.take_everyone(),
-                    Which::Changed => self.presence.take_untold(),
+            Request::Sightings { wanted, reply } => {
+                let _ = reply.send(match wanted {
+                    SightingsWanted::All => self.presence.take_everyone(),
+                    SightingsWanted::Changed => self.presence.take_untold(),
                 });
             }
             Request::Heard(said) => {
@@ -275,17 +189,22 @@ impl Publisher {
         }
     }
 
-    fn join(&mut self, tenant: &TenantId, places: Vec<Place>, told: Option<Participants>) -> Joined {
-        let newcomer = match (told, places.as_slice()) {
-            (Some(told), [(Scope::Room(room), subscriber)]) => {
-                Some((told, (tenant.clone(), room.clone()), Arc::clone(&subscriber.outbox), subscriber.wire))
+    fn join(
+        &mut self,
+        tenant: &TenantId,
+        subscribers: Vec<Subscriber>,
+        told: Option<Participants>,
+    ) -> Result<(), NotJoined> {
+        let newcomer = told.and_then(|told| match subscribers.as_slice() {
+            [Subscriber { scope: Scope::Room(room), outbox, wire, .. }] => {
+                Some((told, (tenant.clone(), room.clone()), Arc::clone(outbox), *wire))
             }
             _ => None,
-        };
-        let joined = self.rooms.join(tenant, places);
-        if let Some((told, room, outbox, wire)) = newcomer.filter(|_| joined == Joined::Live) {
+        });
+        let joined = self.rooms.join(tenant, subscribers);
+        if let Some((told, room, outbox, wire)) = newcomer.filter(|_| joined.is_ok()) {
             for (change, participant) in self.presence.changes_since(&told, &room) {
-                self.rooms.offer_to(&outbox, (self.encode.presence)(&room.1, change, &participant, wire));
+                self.rooms.offer_to(&outbox, (wire.presence)(&room.1, change, &participant));
             }
         }
         self.rooms.send();
@@ -294,7 +213,7 @@ impl Publisher {
 
     fn tell_news(&mut self) {
         for News { room, change, participant } in self.presence.take_news() {
-            self.rooms.offer(&room, |wire| (self.encode.presence)(&room.1, change, &participant, wire));
+            self.rooms.offer(&room, |wire| (wire.presence)(&room.1, change, &participant));
         }
         self.rooms.send();
     }
@@ -344,23 +263,5 @@ async fn woken(tail: Option<&Tail>) {
     match tail {
         Some(tail) => tail.woken().await,
         None => std::future::pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    #[test]
-    fn what_cannot_be_announced_is_told_to_be_lost() {
-        let (announcer, unstarted) = Publisher::announcer();
-        for _ in 0..QUEUE {
-            announcer.unknown();
-        }
-        assert!(unstarted.lost.notified().now_or_never().is_none());
-        announcer.unknown();
-        assert!(unstarted.lost.notified().now_or_never().is_some());
     }
 }

@@ -1,67 +1,79 @@
-//! Into a room, without gap or overlap, over a WebSocket or as an event stream.
+//! Into a room, without gap or overlap, whatever the transport.
 //!
-//! 1. One transaction reads the head of the log, and either the room's locks or what the newcomer has missed.
+//! 1. One transaction reads the head of the log, and either the room's locks or what the newcomer has missed since its
+//!    last visit ([`Listener::start`]).
 //! 2. That is sent page by page, each when the one before has been taken: a large room is no reason to close anyone, and
-//!    nothing has to be kept for the newcomer meanwhile.
+//!    nothing has to be kept for the newcomer meanwhile ([`Listener::join`]).
 //! 3. The hub is asked to go on from the head. If that is too long ago by now, what happened is read from the log, and
-//!    the hub is asked again.
+//!    the hub is asked again ([`Listener::go_on`]).
+//!
+//! If the hub were asked before the pages are sent, what happens meanwhile would fill the outbox of whoever joins a
+//! large room.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use actix_web::web;
-use serde_json::value::RawValue;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::Semaphore;
 
 use super::{
-    messages::{self as frames, Id, Opening, Page},
-    socket::frame as wire,
+    End, Live, NotJoined, Outbox, Scope, Seat, Subscriber, Wire,
+    messages::{EventMessage, MessageId, Page, PageStart},
+    presence::{Participant, Participants, PresenceGuard},
 };
+pub use crate::storage::tail::{Head, Start};
 use crate::{
     auth::{Caller, Role},
-    calls::{problem::Problem, view::LockView},
-    http::Api,
-    live::{Entered, Outbox, Participant, Participants, Present, Refused, Scope, Seat, Subscriber, Wire},
+    calls::{Problem, view::LockView},
     locking::{Event, names::RoomId},
-    storage::tail::{Head, Sequenced, Start, Told},
+    storage::tail::{Sequenced, Told},
 };
 
 /// A page ends with the item that makes it this large.
 const PAGE_BYTES: usize = 32 * 1024;
 const PAGE_EVENTS: u64 = 200;
-/// Who does not take a page for so long is too slow.
+/// A client that does not take a page for this long is too slow.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who wants to hear, by which outbox.
-#[derive(Clone)]
-pub struct Newcomer {
-    pub api: web::Data<Api>,
+/// One who wants to hear rooms, by which outbox and in which wire format.
+#[derive(Debug, Clone)]
+pub struct Listener {
+    pub live: Arc<Live>,
     pub caller: Arc<Caller>,
     pub outbox: Arc<Outbox>,
-    pub wire: Wire,
-    /// Its owner's turns to read.
+    pub wire: &'static Wire,
+    /// Its owner's turns to read the database.
     pub turns: Arc<Semaphore>,
 }
 
-/// What it asks for.
-pub struct Asks {
+/// What a listener asks for.
+#[derive(Debug)]
+pub struct Subscription {
     pub room: RoomId,
+    /// Where its last visit ended.
     pub after: Option<Head>,
+    /// Whether it wants to hear of extended locks.
     pub extensions: bool,
-    pub id: Option<Id>,
+    /// Told again with the first page.
+    pub id: Option<MessageId>,
 }
 
-/// What it knows of a room, and its place in it.
-#[derive(Debug, Default)]
-pub struct Member {
-    /// Up to where it knew the room when it got its place.
+/// What a listener knows of a room, and its place in it. Dropping it leaves the room.
+#[derive(Debug)]
+pub struct Membership {
+    /// Up to where it knew the room when it got its seat.
     known: i64,
     /// None if its outbox was full: it is told nothing after what it knows.
     seat: Option<Seat>,
     extensions: bool,
+    _presence: PresenceGuard,
 }
 
-impl Member {
-    /// It leaves its place, with an outbox that has taken nothing from this sequence on.
+/// The rooms of one outbox.
+pub type Memberships = HashMap<RoomId, Membership>;
+
+impl Membership {
+    /// Gives up its seat. The outbox has taken nothing from this sequence on.
     pub fn leave(&mut self, from: i64) {
         if self.seat.take().is_some() {
             self.known = self.known.max(from - 1);
@@ -69,151 +81,133 @@ impl Member {
     }
 }
 
-/// The rooms of one outbox.
-pub type Members = HashMap<RoomId, Member>;
-
-/// Why it cannot go on.
-#[derive(Debug)]
-pub enum Stopped {
-    /// The log cannot be read.
-    Problem(Problem),
-    /// Its outbox is closed.
-    Gone,
-}
-
-impl From<Refused> for Stopped {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::TooSlow | Refused::Closed => Self::Gone,
-        }
-    }
-}
-
-impl Newcomer {
-    /// What it will be told first. Until then nothing has happened that it could hear of.
-    pub async fn start(&self, asks: &Asks) -> Result<Start, Problem> {
+impl Listener {
+    /// Reads what the newcomer will be told first. Until it joins, nothing has happened that it could hear of.
+    pub async fn start(&self, subscription: &Subscription) -> Result<Start, Problem> {
         let _turn = self.turns.acquire().await;
-        Ok(self.api.queries.start(&self.caller.tenant, &asks.room, asks.after).await?)
+        Ok(self.live.queries.start(&self.caller.tenant, &subscription.room, subscription.after).await?)
     }
 
-    /// It is there as long as it holds what it gets.
-    pub async fn join(&self, asks: &Asks, start: Start) -> Result<(Member, Present), Stopped> {
-        let (present, listed) = self.api.live.hub.arrive(&self.caller, &asks.room).await.ok_or(Stopped::Gone)?;
-        self.tell(asks, start.head, &start.told, &listed).await?;
-        let member = Member { known: start.head.sequence, seat: None, extensions: asks.extensions };
-        let mut members = Members::from([(asks.room.clone(), member)]);
-        self.go_on(&mut members, Some(listed)).await?;
-        Ok((members.remove(&asks.room).unwrap_or_default(), present))
+    /// Tells the newcomer what was read, and gives it its place in the room.
+    pub async fn join(&self, subscription: Subscription, start: Start) -> Result<Memberships, End> {
+        let Subscription { room, extensions, .. } = &subscription;
+        let (presence, listed) = self.live.hub.arrive(&self.caller, room).await.ok_or(End::Gone)?;
+        self.tell(&subscription, start.head, &start.told, &listed).await?;
+        let (known, extensions) = (start.head.sequence, *extensions);
+        let membership = Membership { known, seat: None, extensions, _presence: presence };
+        let mut memberships = Memberships::from([(subscription.room, membership)]);
+        self.go_on(&mut memberships, Some(listed)).await?;
+        Ok(memberships)
     }
 
-    /// From what its members know on, with neither snapshot nor gap: by the log, over all rooms in its order, until the
-    /// hub can go on with all of them at once; and if it was told who is in its only room, from there on.
-    pub async fn go_on(&self, members: &mut Members, listed: Option<Participants>) -> Result<(), Stopped> {
-        let hub = &self.api.live.hub;
+    /// Goes on from what is known of each room, with neither snapshot nor gap: by the log, over all rooms in its order,
+    /// until the hub can take all of them at once. `listed`: who it was told to be in its only room.
+    pub async fn go_on(&self, memberships: &mut Memberships, listed: Option<Participants>) -> Result<(), End> {
         loop {
-            let places = members.iter().map(|(room, member)| (Scope::Room(room.clone()), self.subscriber(member)));
-            match hub.join(&self.caller.tenant, places.collect(), listed.clone()).await {
-                Some(Entered::Live(seats)) => {
-                    for (member, seat) in members.values_mut().zip(seats) {
-                        member.seat = Some(seat);
+            let subscribers = memberships.iter().map(|(room, membership)| self.subscriber(room, membership)).collect();
+            match self.live.hub.join(&self.caller.tenant, subscribers, listed.clone()).await {
+                Ok(seats) => {
+                    for (membership, seat) in memberships.values_mut().zip(seats) {
+                        membership.seat = Some(seat);
                     }
                     return Ok(());
                 }
                 // It has to be emptied first.
-                Some(Entered::TooOld) if self.outbox.full_from().is_some() => return Ok(()),
-                Some(Entered::TooOld) => self.read_on(members).await?,
-                None => return Err(Stopped::Gone),
+                Err(NotJoined::TooOld) if self.outbox.full_from().is_some() => return Ok(()),
+                Err(NotJoined::TooOld) => self.read_on(memberships).await?,
+                Err(NotJoined::Stopped) => return Err(End::Gone),
             }
         }
     }
 
-    fn subscriber(&self, member: &Member) -> Subscriber {
-        let Member { known, extensions, .. } = *member;
-        Subscriber::new(Arc::clone(&self.outbox), &self.caller, self.wire, known, extensions)
+    fn subscriber(&self, room: &RoomId, membership: &Membership) -> Subscriber {
+        let Membership { known, extensions, .. } = *membership;
+        let scope = Scope::Room(room.clone());
+        Subscriber::new(scope, Arc::clone(&self.outbox), &self.caller, self.wire, known, extensions)
     }
 
-    /// What happened since, by the log.
-    async fn read_on(&self, members: &mut Members) -> Result<(), Stopped> {
-        let after = members.values().map(|member| member.known).min().unwrap_or_default();
-        let rooms: Vec<_> = members.keys().collect();
+    /// Tells what happened since, by the log.
+    async fn read_on(&self, memberships: &mut Memberships) -> Result<(), End> {
+        let after = memberships.values().map(|membership| membership.known).min().unwrap_or_default();
+        let rooms: Vec<_> = memberships.keys().collect();
         let turn = self.turns.acquire().await;
-        let read = self.api.queries.rooms_after(&self.caller.tenant, &rooms, after, PAGE_EVENTS).await;
+        let read = self.live.queries.rooms_after(&self.caller.tenant, &rooms, after, PAGE_EVENTS).await;
         drop(turn);
-        let (events, head) = read.map_err(|error| Stopped::Problem(error.into()))?;
+        let (events, head) = read.map_err(|error| End::cut_off(&error.into()))?;
         let is_new = |(sequence, event): &&Sequenced| {
-            members.get(&event.lock.key.room).is_some_and(|member| *sequence > member.known)
+            memberships.get(&event.lock.key.room).is_some_and(|membership| *sequence > membership.known)
         };
         for (sequence, event) in events.iter().filter(is_new) {
-            let json = frames::notice(event, *sequence, self.sees_all(event));
-            let id = Head { epoch: head.epoch, sequence: *sequence };
-            self.outbox.push_page(wire::message(self.wire, event.kind.name(), Some(id), &json))?;
+            let at = Head { epoch: head.epoch, sequence: *sequence };
+            self.outbox.push_page((self.wire.event)(event, at, self.sees_all(event)))?;
         }
         self.taken().await?;
         let reached = match events.last() {
             Some((last, _)) if events.len() as u64 == PAGE_EVENTS => *last,
-            _ => head.sequence,
+            Some(_) | None => head.sequence,
         };
-        for member in members.values_mut() {
-            member.known = member.known.max(reached);
+        for membership in memberships.values_mut() {
+            membership.known = membership.known.max(reached);
         }
         Ok(())
     }
 
-    async fn tell(&self, asks: &Asks, head: Head, told: &Told, listed: &Participants) -> Result<(), Stopped> {
-        let now = self.api.clock.now();
-        let raw = |json: String| RawValue::from_string(json).unwrap_or_default();
+    async fn tell(
+        &self,
+        subscription: &Subscription,
+        head: Head,
+        told: &Told,
+        listed: &Participants,
+    ) -> Result<(), End> {
+        let now = self.live.clock.now();
         let (items, recovered): (Vec<_>, _) = match told {
             Told::Locks(locks) => {
-                let view = |lock| raw(frames::json(&LockView::new(lock, &self.caller, now)));
-                (locks.iter().map(view).collect(), false)
+                (locks.iter().map(|lock| raw(&LockView::new(lock, &self.caller, now))).collect(), false)
             }
             Told::Missed(events) => {
-                let view = |(sequence, event): &Sequenced| raw(frames::notice(event, *sequence, self.sees_all(event)));
-                (events.iter().map(view).collect(), true)
+                let message = |(at, event): &Sequenced| raw(&EventMessage::new(event, *at, self.sees_all(event)));
+                (events.iter().map(message).collect(), true)
             }
         };
-        let opening = Opening { epoch: head.epoch, sequence: head.sequence, recovered, server_time: now };
+        let start = PageStart { epoch: head.epoch, sequence: head.sequence, recovered, server_time: now };
         let participants = self.with_itself(listed);
-        let mut rest = items.as_slice();
-        let mut is_first = true;
-        while is_first || !rest.is_empty() {
-            if !is_first {
-                self.taken().await?;
-            }
+        let (first, mut rest) = items.split_at(page_length(&items));
+        self.page(subscription, start, Some(&participants), first, !rest.is_empty())?;
+        while !rest.is_empty() {
+            self.taken().await?;
             let (page, others) = rest.split_at(page_length(rest));
             rest = others;
-            self.page(asks, opening, is_first.then_some(&participants), page, !rest.is_empty())?;
-            is_first = false;
+            self.page(subscription, start, None, page, !rest.is_empty())?;
         }
         Ok(())
     }
 
+    /// Sends one page. The first is the one that lists participants.
     fn page(
         &self,
-        asks: &Asks,
-        opening: Opening,
+        subscription: &Subscription,
+        start: PageStart,
         participants: Option<&[Participant]>,
         items: &[Box<RawValue>],
         more: bool,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), End> {
         let is_first = participants.is_some();
-        let r#type = if is_first { "subscribed" } else { "snapshot" };
         let page = Page {
-            r#type,
-            id: asks.id.as_ref().filter(|_| is_first),
-            room: asks.room.as_str(),
-            opening: is_first.then_some(opening),
-            locks: (!opening.recovered).then_some(items),
-            events: opening.recovered.then_some(items),
+            r#type: if is_first { "subscribed" } else { "snapshot" },
+            id: subscription.id.as_ref().filter(|_| is_first),
+            room: subscription.room.as_str(),
+            start: is_first.then_some(start),
+            locks: (!start.recovered).then_some(items),
+            events: start.recovered.then_some(items),
             more,
             participants,
         };
         // Whoever has not got all of it has to get it again.
-        let id = (!more).then_some(Head { epoch: opening.epoch, sequence: opening.sequence });
-        Ok(self.outbox.push_page(wire::message(self.wire, r#type, id, &frames::json(&page)))?)
+        let complete_to = (!more).then_some(Head { epoch: start.epoch, sequence: start.sequence });
+        Ok(self.outbox.push_page((self.wire.page)(&page, complete_to))?)
     }
 
-    /// A full room may not list the newcomer, who is there all the same.
+    /// The list as the newcomer is told it. A full room may not list the newcomer, who is there all the same.
     fn with_itself(&self, listed: &Participants) -> Vec<Participant> {
         let Caller { owner, name, .. } = &*self.caller;
         let mut participants = listed.to_vec();
@@ -224,11 +218,11 @@ impl Newcomer {
         participants
     }
 
-    /// Until everything queued has been taken.
-    pub async fn taken(&self) -> Result<(), Stopped> {
+    /// Waits until everything queued has been taken; closes the outbox if that takes too long.
+    pub async fn taken(&self) -> Result<(), End> {
         if tokio::time::timeout(PATIENCE, self.outbox.drained()).await.is_err() {
             self.outbox.close_as_too_slow();
-            return Err(Stopped::Gone);
+            return Err(End::Gone);
         }
         Ok(())
     }
@@ -236,6 +230,11 @@ impl Newcomer {
     fn sees_all(&self, event: &Event) -> bool {
         self.caller.role == Role::Admin || self.caller.owner == event.lock.holder.owner
     }
+}
+
+/// Our own types can always be written.
+fn raw(message: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(message).unwrap_or_default()
 }
 
 fn page_length(items: &[Box<RawValue>]) -> usize {

@@ -1,6 +1,5 @@
-//! `GET /api/admin/events`: the audit trail, which is the event log.
+//! Lists the audit trail, which is the event log.
 
-use actix_web::{Responder, web};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -8,13 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     auth::Role,
-    calls::{
-        fields::{Query, number_text},
-        problem::Problem,
-        room_locks::limit,
-        view::Timed,
-    },
-    http::call::Call,
+    calls::{Call, PageLimit, Problem, fields::number_text, view::Timed},
     locking::{
         EventKind, Timestamp,
         names::{OwnerId, RoomId},
@@ -118,10 +111,7 @@ impl From<Logged> for EventView {
     }
 }
 
-/// The audit trail
-#[utoipa::path(get, path = "/api/admin/events", tag = "admin", params(EventParams),
-    responses((status = 200, body = Timed<EventPageView>)))]
-pub async fn events(call: Call, Query(params): Query<EventParams>) -> Result<impl Responder, Problem> {
+pub async fn run(call: &Call, params: EventParams) -> Result<Timed<EventPageView>, Problem> {
     call.caller.require(Role::Admin)?;
     let after = params.after.unwrap_or_default();
     if after < 0 {
@@ -132,8 +122,9 @@ pub async fn events(call: Call, Query(params): Query<EventParams>) -> Result<imp
         EventType::DocumentUnlocked => EventKind::UNLOCKED.to_owned(),
     });
     let filter = EventFilter { after, room: params.room, owner: params.owner, kind };
-    let page = call.api.queries.events(&call.caller.tenant, &call.caller.rooms, &filter, limit(params.limit)?).await?;
+    let limit = PageLimit::parse(params.limit)?.items();
+    let page = call.calls.queries.events(&call.caller.tenant, &call.caller.rooms, &filter, limit).await?;
     let next_after = page.events.last().filter(|_| page.has_more).map(|event| event.sequence);
     let items = page.events.into_iter().map(EventView::from).collect();
-    Ok(web::Json(Timed { answer: EventPageView { epoch: page.epoch, items, next_after }, server_time: call.now() }))
+    Ok(call.timed(EventPageView { epoch: page.epoch, items, next_after }))
 }

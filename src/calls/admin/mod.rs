@@ -1,11 +1,15 @@
-//! `/api/admin/…`: the lock table, the audit trail and figures, for admins of a tenant.
+//! What admins of a tenant may ask: the lock table, the audit trail, figures, and the end of others' locks.
 
-mod events;
-mod locks;
-mod stats;
-mod unlock;
+pub mod events;
+pub mod lock_table;
+pub mod stats;
+pub mod unlock_matching;
+pub mod unlock_one;
 
-pub use events::{__path_events, EventType, events};
-pub use locks::{__path_locks, locks};
-pub use stats::{__path_stats, stats};
-pub use unlock::{__path_unlock_matching, __path_unlock_one, unlock_matching, unlock_one};
+use super::{Call, Note};
+use crate::locking::{Command, DocumentKey, ForceUnlock, LeaseId};
+
+/// The command that ends these locks in the caller's name.
+fn force(call: &Call, targets: Vec<(DocumentKey, LeaseId)>, note: Option<&Note>) -> Command {
+    Command::ForceUnlock(ForceUnlock { targets, by: call.caller.owner.clone(), note: note.map(Note::text) })
+}

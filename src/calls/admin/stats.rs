@@ -1,14 +1,12 @@
-//! `GET /api/admin/stats`: how busy it is, and where.
+//! Says how busy a tenant is, and where.
 
-use actix_web::{Responder, web};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
     auth::Role,
-    calls::{problem::Problem, view::Timed},
+    calls::{Call, Problem, view::Timed},
     contention::Tenant,
-    http::call::Call,
     locking::{
         EndReason, Timestamp,
         names::{DocumentId, RoomId},
@@ -119,14 +117,11 @@ impl From<Spread> for SpreadView {
     }
 }
 
-/// Rates, contention, hold and wait times, hottest documents
-#[utoipa::path(get, path = "/api/admin/stats", tag = "admin", responses((status = 200, body = Timed<StatsView>)))]
-pub async fn stats(call: Call) -> Result<impl Responder, Problem> {
+pub async fn run(call: &Call) -> Result<Timed<StatsView>, Problem> {
     call.caller.require(Role::Admin)?;
     let (tenant, rooms) = (&call.caller.tenant, &call.caller.rooms);
     let window = call.now().plus_millis(-i64::from(WINDOW_SECONDS) * 1000);
-    let stats = call.api.queries.stats(tenant, rooms, window).await?;
-    let locks = call.api.queries.count_locks(tenant, rooms, &LockFilter::default(), call.judged_at()).await?;
-    let answer = StatsView::new(stats, &call.api.contention.of(tenant, rooms), locks, call.api.started_at);
-    Ok(web::Json(Timed { answer, server_time: call.now() }))
+    let stats = call.calls.queries.stats(tenant, rooms, window).await?;
+    let locks = call.calls.queries.count_locks(tenant, rooms, &LockFilter::default(), call.judged_at()).await?;
+    Ok(call.timed(StatsView::new(stats, &call.calls.contention.of(tenant, rooms), locks, call.calls.started_at)))
 }

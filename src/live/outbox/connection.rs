@@ -1,28 +1,28 @@
 //! The way out of a WebSocket: what is queued goes straight into its connection, together.
 //!
-//! Whoever finds that it is not due yet, and makes it so, writes or has it written until nothing is left. So nobody
-//! writes to one while another does.
+//! `is_due` is a claim: whoever sets it must write until nothing is left, or have it written, so there is one writer at a
+//! time.
 
 use std::{
     collections::VecDeque,
     io::{self, ErrorKind, IoSlice},
     net::Shutdown,
-    sync::{Arc, MutexGuard},
+    sync::Arc,
 };
 
 use bytes::{Buf, Bytes};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-use super::{Outbox, State, Writer};
+use super::{Outbox, OutboxState, ThreadWriter};
 
-/// So many messages go into one call at most.
+/// How many messages go into one call at most.
 const TOGETHER: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Connection {
     pub stream: Arc<TcpStream>,
-    pub writer: Writer,
+    pub writer: ThreadWriter,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) enum Written {
 }
 
 impl Outbox {
-    /// As much of what is queued as the connection takes now.
+    /// Writes as much of what is queued as the connection takes now.
     pub(super) fn write(&self) -> Written {
         let Some(connection) = &self.connection else { return Written::All };
         loop {
@@ -62,7 +62,7 @@ impl Outbox {
         }
     }
 
-    /// Nothing, if there is nothing to write: then whoever queues something has to say so again.
+    /// Takes everything queued out to be written. None if there is nothing: then whoever queues something claims anew.
     fn take(&self) -> Option<Batch> {
         let mut state = self.state();
         if state.begun.is_empty() && state.queue.is_empty() {
@@ -89,22 +89,22 @@ impl Outbox {
         }
     }
 
-    /// After the last words the client learns that there will be no more; what it says is still read for a moment.
-    fn close_if_closed(&self, state: &MutexGuard<'_, State>) {
+    /// Ends our side of a closed connection after the last words; what the client says is still read for a moment.
+    fn close_if_closed(&self, state: &OutboxState) {
         if let Some(connection) = self.connection.as_ref().filter(|_| state.is_closed()) {
             let _ = SockRef::from(&*connection.stream).shutdown(Shutdown::Write);
         }
     }
 }
 
-/// Taken out of the queue to be written.
+/// What was taken out of the queue to be written.
 struct Batch {
     begun: Bytes,
     queue: VecDeque<Bytes>,
-    /// Of what was written.
+    /// How much of it was written.
     messages: usize,
     bytes: usize,
-    /// As it was when it was taken out.
+    /// The outbox's count when it was taken out.
     forgotten: u32,
 }
 
@@ -129,7 +129,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Nothing, if there was nothing to write.
+    /// Returns how many bytes were written; none if there was nothing to write.
     fn write_once(&self, stream: &TcpStream) -> io::Result<Option<usize>> {
         let mut slices = [IoSlice::new(&[]); TOGETHER];
         let begun = std::iter::once(&self.begun).filter(|begun| !begun.is_empty());

@@ -1,16 +1,16 @@
 //! What waits to be written to one client: a bounded queue of ready bytes.
 //!
-//! It has one of two ways out. A WebSocket's is emptied by the [`Writer`] of its thread, straight into the connection; an
-//! event stream's is a response body ([`OutboxBody`]).
+//! It has one of two ways out. A WebSocket's is emptied by the [`ThreadWriter`] of its thread, straight into the connection
+//! (`connection`); an event stream's is read by whoever writes the response ([`OutboxStream`]).
 //!
-//! One that is full takes no more notices. If its owner can read on in the log it is left to it to do so, once what is
-//! queued has been written: a burst that is larger than the queue is no reason to close anyone who reads. If not, it is
-//! closed at once.
+//! A full outbox takes no more notices. If its owner can read on in the log it does so once what is queued has been
+//! written: a burst that is larger than the queue is no reason to close anyone who reads. If not, the outbox is closed at
+//! once.
 //!
-//! Its lock is held to put something in or to take something out, never while anything is written.
+//! Its mutex is held to put something in or to take something out, never while anything is written.
 
-mod body;
 mod connection;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -18,16 +18,17 @@ mod writer;
 use std::{
     collections::VecDeque,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Poll, Waker},
 };
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::TcpStream;
 
-pub use body::OutboxBody;
 use connection::{Connection, Written};
-pub use writer::{Due, Writer};
+pub use stream::OutboxStream;
+pub use writer::{Due, ThreadWriter};
 
 const MESSAGES: usize = 256;
 const BYTES: usize = 256 * 1024;
@@ -41,39 +42,40 @@ pub enum Refused {
 
 #[derive(Debug)]
 pub struct Outbox {
-    state: Mutex<State>,
-    /// None: a body asks for what there is.
+    state: Mutex<OutboxState>,
+    /// None if a stream asks for what there is.
     connection: Option<Connection>,
-    /// Said to a client that is too slow.
+    /// The last words to a client that is too slow.
     too_slow: Bytes,
-    /// Its owner reads on in the log.
+    /// Whether its owner reads on in the log when it is full.
     recovers: bool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OutboxState {
     queue: VecDeque<Bytes>,
     /// What is left of a message that has been written in part. Whatever happens, it comes next.
     begun: Bytes,
-    /// Not written yet, with those that are about to be.
+    /// What is not written yet, with what is about to be.
     messages: usize,
     bytes: usize,
     /// How often everything queued was thrown away.
     forgotten: u32,
-    end: End,
-    /// Somebody writes, or will.
+    phase: Phase,
+    /// A claim: whoever sets it must write until the queue is empty, or have it written, so there is one writer at a time.
     is_due: bool,
-    /// The body's.
+    /// Of the stream.
     waker: Option<Waker>,
     /// Of whoever waits for the queue to be empty or closed.
     watcher: Option<(Watched, Waker)>,
 }
 
+/// `Open` ⇄ `Full`, and from either to `Closed` and `Ended`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum Phase {
     #[default]
     Open,
-    /// Has all notices before this one, and none from it on.
+    /// It has all notices before this one, and none from it on.
     Full { from: i64 },
     /// The last words are queued; the connection stays until [`Outbox::end`].
     Closed,
@@ -88,28 +90,28 @@ enum Watched {
 }
 
 impl Outbox {
-    /// For a response body.
+    /// For a response whose body is [`Outbox::stream`].
     pub fn streaming(too_slow: Bytes, recovers: bool) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), connection: None, too_slow, recovers })
     }
 
-    /// For a connection of this thread.
+    /// For a connection of this thread, inside a `LocalSet`.
     pub fn writing(stream: Arc<TcpStream>, too_slow: Bytes, recovers: bool) -> Arc<Self> {
-        let connection = Some(Connection { stream, writer: Writer::here() });
+        let connection = Some(Connection { stream, writer: ThreadWriter::here() });
         Arc::new(Self { state: Mutex::default(), connection, too_slow, recovers })
     }
 
-    pub fn body(self: &Arc<Self>) -> OutboxBody {
-        OutboxBody(Arc::clone(self))
+    pub fn stream(self: &Arc<Self>) -> OutboxStream {
+        OutboxStream(Arc::clone(self))
     }
 
-    /// Takes the notice, unless too much waits already. It will be written when what is due is sent.
+    /// Takes the notice, unless too much waits already. It is written when `due` is sent.
     pub fn notify(self: &Arc<Self>, sequence: i64, notice: Bytes, due: &mut Due) -> Result<(), Refused> {
         let mut state = self.state();
-        match state.end {
-            End::Open => {}
-            End::Full { .. } => return Err(Refused::TooSlow),
-            End::Closed | End::Ended => return Err(Refused::Closed),
+        match state.phase {
+            Phase::Open => {}
+            Phase::Full { .. } => return Err(Refused::TooSlow),
+            Phase::Closed | Phase::Ended => return Err(Refused::Closed),
         }
         if state.messages < MESSAGES && state.bytes + notice.len() <= BYTES {
             state.put(notice);
@@ -117,7 +119,7 @@ impl Outbox {
             return Ok(());
         }
         if self.recovers {
-            state.end = End::Full { from: sequence };
+            state.phase = Phase::Full { from: sequence };
             state.wake_watcher();
         } else {
             state.give_up(self.too_slow.clone());
@@ -126,26 +128,26 @@ impl Outbox {
         Err(Refused::TooSlow)
     }
 
-    /// Whether so many notices would be taken now. One that is closed has room for everything.
+    /// Whether this many notices would be taken now. A closed outbox has room for everything.
     pub fn has_room(&self, messages: usize, bytes: usize) -> bool {
         let state = self.state();
-        match state.end {
-            End::Open => state.messages + messages <= MESSAGES && state.bytes + bytes <= BYTES,
-            End::Full { .. } => false,
-            End::Closed | End::Ended => true,
+        match state.phase {
+            Phase::Open => state.messages + messages <= MESSAGES && state.bytes + bytes <= BYTES,
+            Phase::Full { .. } => false,
+            Phase::Closed | Phase::Ended => true,
         }
     }
 
     /// Takes the message only if there is plenty of room.
     pub fn offer(self: &Arc<Self>, message: Bytes, due: &mut Due) {
         let mut state = self.state();
-        if state.end == End::Open && state.messages < MESSAGES / 2 && state.bytes < BYTES / 2 {
+        if state.phase == Phase::Open && state.messages < MESSAGES / 2 && state.bytes < BYTES / 2 {
             state.put(message);
             self.put_off(state, due);
         }
     }
 
-    /// An answer, which must not be lost: with twice the room, and the end if that is used up as well.
+    /// Takes an answer, which must not be lost: it has twice the room, and if that is used up the outbox is closed.
     pub fn push(self: &Arc<Self>, message: Bytes) -> Result<(), Refused> {
         let mut state = self.state();
         if state.is_closed() {
@@ -161,7 +163,7 @@ impl Outbox {
         if fits { Ok(()) } else { Err(Refused::TooSlow) }
     }
 
-    /// One page of something large, whatever its size: the next one when this one is [`Outbox::drained`].
+    /// Takes one page of something large, whatever its size. The next page waits until this one is [`Outbox::drained`].
     pub fn push_page(self: &Arc<Self>, page: Bytes) -> Result<(), Refused> {
         let mut state = self.state();
         if state.is_closed() {
@@ -172,23 +174,23 @@ impl Outbox {
         Ok(())
     }
 
-    /// The first notice it has not taken, if it is full.
+    /// Returns the first notice it has not taken, if it is full.
     pub fn full_from(&self) -> Option<i64> {
-        match self.state().end {
-            End::Full { from } => Some(from),
-            End::Open | End::Closed | End::Ended => None,
+        match self.state().phase {
+            Phase::Full { from } => Some(from),
+            Phase::Open | Phase::Closed | Phase::Ended => None,
         }
     }
 
-    /// Takes notices again.
+    /// Lets a full outbox take notices again.
     pub fn reopen(&self) {
         let mut state = self.state();
-        if matches!(state.end, End::Full { .. }) {
-            state.end = End::Open;
+        if matches!(state.phase, Phase::Full { .. }) {
+            state.phase = Phase::Open;
         }
     }
 
-    /// For one that has missed something, whoever is to blame.
+    /// Closes the outbox of a client that has missed something, whoever is to blame.
     pub fn close_as_too_slow(self: &Arc<Self>) {
         let mut state = self.state();
         if !state.is_closed() {
@@ -197,7 +199,7 @@ impl Outbox {
         }
     }
 
-    /// Nothing is taken after the last words.
+    /// Takes the last words, and nothing after them.
     pub fn close(self: &Arc<Self>, last: Bytes) {
         let mut state = self.state();
         if !state.is_closed() {
@@ -206,19 +208,19 @@ impl Outbox {
         }
     }
 
-    /// The connection may go, once what is queued is written.
+    /// Lets the connection go, once what is queued is written.
     pub fn end(self: &Arc<Self>) {
         let mut state = self.state();
-        state.end = End::Ended;
+        state.phase = Phase::Ended;
         self.write_soon(state);
     }
 
-    /// Everything queued has been handed on, or nothing will be.
+    /// Resolves when everything queued has been handed on, or nothing will be.
     pub async fn drained(&self) {
         self.watch(Watched::Drained).await;
     }
 
-    /// It is full or closed, for whatever reason.
+    /// Resolves when it is full or closed, for whatever reason.
     pub async fn stopped(&self) {
         self.watch(Watched::Stopped).await;
     }
@@ -228,7 +230,7 @@ impl Outbox {
             let mut state = self.state();
             let has_come = match watched {
                 Watched::Drained => state.is_closed() || state.messages == 0,
-                Watched::Stopped => state.end != End::Open,
+                Watched::Stopped => state.phase != Phase::Open,
             };
             if has_come {
                 state.watcher = None;
@@ -239,18 +241,18 @@ impl Outbox {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, OutboxState> {
+        self.state.lock()
     }
 
-    fn write_soon(self: &Arc<Self>, state: MutexGuard<'_, State>) {
+    fn write_soon(self: &Arc<Self>, state: MutexGuard<'_, OutboxState>) {
         if let Some(connection) = self.claim(state) {
             connection.writer.write(vec![Arc::clone(self)]);
         }
     }
 
-    /// An answer comes alone: nothing is gained by leaving it to the writer.
-    fn write_now(self: &Arc<Self>, state: MutexGuard<'_, State>) {
+    /// Writes at once: an answer comes alone, and nothing is gained by leaving it to the writer.
+    fn write_now(self: &Arc<Self>, state: MutexGuard<'_, OutboxState>) {
         if let Some(connection) = self.claim(state)
             && self.write() == Written::Part
         {
@@ -258,15 +260,15 @@ impl Outbox {
         }
     }
 
-    /// With others, so that their writer is woken once.
-    fn put_off(self: &Arc<Self>, state: MutexGuard<'_, State>, due: &mut Due) {
+    /// Leaves it to be written together with others, so that their writer is woken once.
+    fn put_off(self: &Arc<Self>, state: MutexGuard<'_, OutboxState>, due: &mut Due) {
         if let Some(connection) = self.claim(state) {
             due.add(&connection.writer, Arc::clone(self));
         }
     }
 
-    /// The connection, if it is now up to the caller to have it written to.
-    fn claim(&self, mut state: MutexGuard<'_, State>) -> Option<&Connection> {
+    /// Returns the connection, if it is now up to the caller to have it written to.
+    fn claim(&self, mut state: MutexGuard<'_, OutboxState>) -> Option<&Connection> {
         let Some(connection) = &self.connection else {
             state.wake();
             return None;
@@ -275,14 +277,14 @@ impl Outbox {
     }
 }
 
-impl State {
+impl OutboxState {
     fn put(&mut self, message: Bytes) {
         self.messages += 1;
         self.bytes += message.len();
         self.queue.push_back(message);
     }
 
-    /// So much has been handed on.
+    /// Counts what has been handed on.
     fn taken(&mut self, messages: usize, bytes: usize) {
         self.messages = self.messages.saturating_sub(messages);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -292,18 +294,18 @@ impl State {
     }
 
     fn is_closed(&self) -> bool {
-        matches!(self.end, End::Closed | End::Ended)
+        matches!(self.phase, Phase::Closed | Phase::Ended)
     }
 
     fn close(&mut self, last: Bytes) {
         if !last.is_empty() {
             self.put(last);
         }
-        self.end = End::Closed;
+        self.phase = Phase::Closed;
         self.wake_watcher();
     }
 
-    /// What was not written in time is not written at all.
+    /// Throws away what was not written in time.
     fn give_up(&mut self, last: Bytes) {
         self.forget();
         self.close(last);
@@ -315,9 +317,9 @@ impl State {
         self.forgotten += 1;
     }
 
-    /// Nobody takes anything any more.
+    /// Ends it because nobody takes anything any more.
     fn abandon(&mut self) {
-        self.end = End::Ended;
+        self.phase = Phase::Ended;
         self.begun = Bytes::new();
         self.forget();
         self.wake_watcher();

@@ -11,31 +11,31 @@ use tokio::sync::mpsc;
 
 use super::{Outbox, connection::Written};
 
-/// So many sockets of a large room are written to before anyone else has its turn.
+/// How many sockets of a large room are written to before anyone else has its turn.
 const TURN: usize = 32;
-/// So many are written to without their writers.
+/// Up to how many sockets the publisher writes to itself.
 const FEW: usize = 16;
 
 /// Those who have something to write.
 type Outboxes = Vec<Arc<Outbox>>;
 
 #[derive(Debug, Clone)]
-pub struct Writer(Arc<mpsc::UnboundedSender<Outboxes>>);
+pub struct ThreadWriter(Arc<mpsc::UnboundedSender<Outboxes>>);
 
 thread_local! {
     /// It lives as long as there are sockets.
     static HERE: RefCell<Weak<mpsc::UnboundedSender<Outboxes>>> = const { RefCell::new(Weak::new()) };
 }
 
-impl Writer {
-    /// Of this thread.
+impl ThreadWriter {
+    /// The writer of this thread, started if there is none.
     pub fn here() -> Self {
         HERE.with_borrow_mut(|here| {
             Self(here.upgrade().unwrap_or_else(|| {
                 let (sender, due) = mpsc::unbounded_channel();
                 let sender = Arc::new(sender);
                 *here = Arc::downgrade(&sender);
-                actix_web::rt::spawn(write(due));
+                tokio::task::spawn_local(write(due));
                 sender
             }))
         })
@@ -47,12 +47,12 @@ impl Writer {
     }
 }
 
-/// What a publisher has put into outboxes, and not yet sent.
+/// The outboxes a publisher has put something into, and not yet had written.
 #[derive(Debug, Default)]
-pub struct Due(Vec<(Writer, Outboxes)>);
+pub struct Due(Vec<(ThreadWriter, Outboxes)>);
 
 impl Due {
-    pub(super) fn add(&mut self, writer: &Writer, outbox: Arc<Outbox>) {
+    pub(super) fn add(&mut self, writer: &ThreadWriter, outbox: Arc<Outbox>) {
         match self.0.iter_mut().find(|(known, _)| Arc::ptr_eq(&known.0, &writer.0)) {
             Some((_, outboxes)) => outboxes.push(outbox),
             None => self.0.push((writer.clone(), vec![outbox])),
@@ -73,7 +73,7 @@ impl Due {
     }
 }
 
-/// In turns: a room of thousands does not keep an answer waiting.
+/// Writes in turns, so that a room of thousands does not keep an answer waiting.
 async fn write(mut due: mpsc::UnboundedReceiver<Outboxes>) {
     let mut waiting: VecDeque<Outboxes> = VecDeque::new();
     let mut written = 0;
@@ -91,7 +91,7 @@ async fn write(mut due: mpsc::UnboundedReceiver<Outboxes>) {
         for outbox in outboxes.drain(outboxes.len().saturating_sub(TURN)..) {
             written += 1;
             if outbox.write() == Written::Part {
-                actix_web::rt::spawn(write_on(outbox));
+                tokio::task::spawn_local(write_on(outbox));
             }
         }
         if !outboxes.is_empty() {
@@ -104,7 +104,7 @@ async fn write(mut due: mpsc::UnboundedReceiver<Outboxes>) {
     }
 }
 
-/// One that reads slowly is waited for apart.
+/// Waits for a client that reads slowly, apart from the others.
 async fn write_on(outbox: Arc<Outbox>) {
     loop {
         outbox.writable().await;

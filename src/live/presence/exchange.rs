@@ -17,9 +17,10 @@ use std::{collections::HashMap, time::Duration};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::{Elsewhere, Participant, Sighting, SightingsWanted};
 use crate::{
     clock::Clock,
-    live::{Elsewhere, Hub, Participant, Sighting, Which},
+    live::Hub,
     locking::{
         Timestamp,
         names::{OwnerId, RoomId, TenantId},
@@ -33,19 +34,19 @@ use crate::{
 const EVERY: Duration = Duration::from_millis(500);
 const BEAT_MS: i64 = 3000;
 const DEAD_AFTER_MS: i64 = 15_000;
-/// Who has left is forgotten after one to two times so many rounds: others have heard of it by then, or read everything.
+/// Departures are forgotten after one to two times this many rounds: others have read of them by then, or read everything.
 const FORGET_AFTER_ROUNDS: u32 = 60;
-/// In a long outage it tries under many ids. Of these the oldest have been given up already.
+/// How many ids of its own a server remembers from a long outage: the oldest have been given up already.
 const REMEMBERED: usize = 100;
-/// For a server that stops.
+/// How long a server that stops waits for the database.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// To stop it with.
+/// Stops the exchange.
 #[derive(Debug)]
-pub struct Handle(oneshot::Sender<oneshot::Sender<()>>);
+pub struct ExchangeHandle(oneshot::Sender<oneshot::Sender<()>>);
 
-impl Handle {
-    /// What the server has said about its people is deleted, unless the database takes too long for it.
+impl ExchangeHandle {
+    /// Deletes what the server has said about its people, unless the database takes too long for it.
     pub async fn stop(self) {
         let (reply, stopped) = oneshot::channel();
         if self.0.send(reply).is_ok() {
@@ -61,14 +62,14 @@ pub struct Exchange {
     clock: Clock,
     stop: oneshot::Receiver<oneshot::Sender<()>>,
     own: Option<Own>,
-    /// What it was before, as long as it may still be read.
+    /// The ids it had before, as long as rows of theirs may be in the database.
     before: Vec<Uuid>,
-    /// How far it has read what others say.
+    /// Up to which version it has read each of the others.
     others: HashMap<Uuid, i64>,
     has_failed: bool,
 }
 
-/// What others know this server by.
+/// How others know this server.
 #[derive(Debug)]
 struct Own {
     id: Uuid,
@@ -80,10 +81,10 @@ struct Own {
 }
 
 impl Exchange {
-    pub fn new(database: SoftState, hub: Hub, clock: Clock) -> (Self, Handle) {
+    pub fn new(database: SoftState, hub: Hub, clock: Clock) -> (Self, ExchangeHandle) {
         let (handle, stop) = oneshot::channel();
         let (before, others) = (Vec::new(), HashMap::new());
-        (Self { database, hub, clock, stop, own: None, before, others, has_failed: false }, Handle(handle))
+        (Self { database, hub, clock, stop, own: None, before, others, has_failed: false }, ExchangeHandle(handle))
     }
 
     pub async fn run(mut self) {
@@ -123,13 +124,13 @@ impl Exchange {
     }
 
     async fn speak(&mut self) -> Result<(), StorageError> {
-        let which = if self.own.is_some() { Which::Changed } else { Which::Everyone };
+        let wanted = if self.own.is_some() { SightingsWanted::Changed } else { SightingsWanted::All };
         // Without a publisher the server is about to stop.
-        let Some(sightings) = self.hub.sightings(which).await else { return Ok(()) };
+        let Some(sightings) = self.hub.sightings(wanted).await else { return Ok(()) };
         let rows: Vec<_> = sightings.into_iter().map(row).collect();
         let now = self.clock.now();
         let Some(own) = &mut self.own else {
-            let id = random_id();
+            let id = Uuid::new_v4();
             let before = self.before.clone();
             // Remembered first: if it fails, it may have happened all the same.
             self.before.push(id);
@@ -194,17 +195,10 @@ impl Exchange {
         Ok(())
     }
 
-    /// What it is, and what it may have been.
+    /// The id it has, and those it may have had.
     fn own_ids(&self) -> Vec<Uuid> {
         self.own.iter().map(|own| own.id).chain(self.before.iter().copied()).collect()
     }
-}
-
-fn random_id() -> Uuid {
-    let mut bytes = [0; 16];
-    // Without randomness two servers could share an id; the first statement of the second then fails, and is tried again.
-    let _ = getrandom::fill(&mut bytes);
-    uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
 
 fn row(sighting: Sighting) -> ParticipantRow {

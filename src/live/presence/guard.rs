@@ -1,4 +1,4 @@
-//! Presence as those ask for it who are not the publisher.
+//! Presence as sockets, streams and the exchange between servers ask the publisher for it.
 
 use tokio::sync::oneshot;
 
@@ -9,15 +9,15 @@ use crate::{
     locking::names::{OwnerId, RoomId},
 };
 
-/// Held by a socket or stream for each room it is in: who drops it is no longer there, for whatever reason.
+/// Held by a socket or stream for each room it is in. Dropping it says that it is gone, for whatever reason.
 #[derive(Debug)]
-pub struct Present {
+pub struct PresenceGuard {
     hub: Hub,
     room: RoomKey,
     owner: OwnerId,
 }
 
-impl Drop for Present {
+impl Drop for PresenceGuard {
     fn drop(&mut self) {
         let Self { hub, room, owner } = self;
         // If it cannot be sent, there is nothing to leave.
@@ -27,33 +27,33 @@ impl Drop for Present {
 
 /// Which of its people a server tells others about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    Everyone,
+pub enum SightingsWanted {
+    All,
     /// Those about whom something has changed since the last time.
     Changed,
 }
 
 impl Hub {
-    /// Answers whom the room lists, which may leave out the newcomer; nothing if the publisher has ended.
-    pub async fn arrive(&self, caller: &Caller, room: &RoomId) -> Option<(Present, Participants)> {
+    /// Returns whom the room lists, which may leave out the newcomer; none if the publisher has ended.
+    pub async fn arrive(&self, caller: &Caller, room: &RoomId) -> Option<(PresenceGuard, Participants)> {
         let (reply, listed) = oneshot::channel();
         let room = (caller.tenant.clone(), room.clone());
         let owner = caller.owner.clone();
         let arrival = Request::Arrive { room: room.clone(), owner: owner.clone(), name: caller.name.clone(), reply };
         // Before it arrives: should nobody wait for the answer, it departs again.
-        let present = Present { hub: self.clone(), room, owner };
+        let guard = PresenceGuard { hub: self.clone(), room, owner };
         self.0.requests.send(arrival).ok()?;
-        Some((present, listed.await.ok()?))
+        Some((guard, listed.await.ok()?))
     }
 
-    /// What other servers have to be told; nothing if the publisher has ended.
-    pub async fn sightings(&self, which: Which) -> Option<Vec<Sighting>> {
+    /// Returns what other servers have to be told; none if the publisher has ended.
+    pub async fn sightings(&self, wanted: SightingsWanted) -> Option<Vec<Sighting>> {
         let (reply, sightings) = oneshot::channel();
-        self.0.requests.send(Request::Sightings { which, reply }).ok()?;
+        self.0.requests.send(Request::Sightings { wanted, reply }).ok()?;
         sightings.await.ok()
     }
 
-    /// What another server says of its people.
+    /// Passes on what another server says of its people.
     pub fn heard(&self, said: Elsewhere) {
         // If it cannot be sent, nobody is there to be told.
         let _ = self.0.requests.send(Request::Heard(said));

@@ -32,8 +32,8 @@ use crate::{
     },
 };
 
-pub use exchange::{Exchange, Handle};
-pub use guard::{Present, Which};
+pub use exchange::{Exchange, ExchangeHandle};
+pub use guard::{PresenceGuard, SightingsWanted};
 
 /// The largest room whose people are listed.
 pub const LISTED: usize = 100;
@@ -44,28 +44,28 @@ pub type RoomKey = (TenantId, RoomId);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Participant {
     pub owner_id: OwnerId,
-    /// What it was called when it came.
+    /// The name its token gave when it came.
     pub name: Option<Arc<str>>,
 }
 
-/// In order of their ids. One and the same until it changes.
+/// The participants listed in a room, in order of their ids. The `Arc` is the same one until the list changes.
 pub type Participants = Arc<[Participant]>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum PresenceChange {
     Joined,
     Left,
 }
 
-/// What a room has to be told.
+/// A change that a room has to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
     pub room: RoomKey,
-    pub change: Change,
+    pub change: PresenceChange,
     pub participant: Participant,
 }
 
-/// Somebody has, or no longer has, a socket on one server.
+/// Says whether somebody has a socket on one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting {
     pub room: RoomKey,
@@ -73,10 +73,10 @@ pub struct Sighting {
     pub is_here: bool,
 }
 
-/// What another server says.
+/// What another server says of its people.
 #[derive(Debug)]
 pub enum Elsewhere {
-    /// What has changed there since it was last heard.
+    /// Those about whom something has changed since the last time.
     Changed {
         server: Uuid,
         sightings: Vec<Sighting>,
@@ -95,10 +95,11 @@ pub enum Elsewhere {
 pub struct Presence {
     clock: Clock,
     rooms: HashMap<RoomKey, Room>,
-    /// Those who have two seconds to come back, and when these are over; first to go first. Who came back is still in it.
+    /// Those who have two seconds to come back, and when these are over; first to go first. An entry of somebody who came
+    /// back stays until then, and does nothing.
     leaving: VecDeque<(Timestamp, RoomKey, OwnerId)>,
     news: Vec<News>,
-    /// Whom other servers have to be told about, if there can be any.
+    /// Those whom other servers have to be told about; none if the database is this server's alone.
     untold: Option<HashSet<(RoomKey, OwnerId)>>,
     elsewhere: HashMap<Uuid, HashSet<(RoomKey, OwnerId)>>,
 }
@@ -107,23 +108,23 @@ pub struct Presence {
 struct Room {
     people: BTreeMap<OwnerId, Person>,
     listed: usize,
-    /// Unless it has changed since it was last asked for.
+    /// None if it has changed since it was last asked for.
     list: Option<Participants>,
 }
 
 #[derive(Debug, Default)]
 struct Person {
     name: Option<Arc<str>>,
-    /// On this server.
+    /// How many it has on this server.
     sockets: usize,
-    /// Others it has sockets on.
+    /// On how many other servers it has some.
     servers: usize,
     leaves_at: Option<Timestamp>,
     is_listed: bool,
 }
 
 impl Presence {
-    /// Only if the database `is_shared` is anything noted for other servers.
+    /// `is_shared`: whether other servers use the database. Only then is anything noted for them.
     pub fn new(clock: Clock, is_shared: bool) -> Self {
         Self {
             clock,
@@ -135,7 +136,7 @@ impl Presence {
         }
     }
 
-    /// One more socket. Answers who is listed there, which may leave out the newcomer.
+    /// Counts one more socket; returns who is listed there, which may leave out the newcomer.
     pub fn arrive(&mut self, room: &RoomKey, owner: &OwnerId, name: Option<&Arc<str>>) -> Participants {
         let person = self.enter(room, owner, name);
         person.sockets += 1;
@@ -145,7 +146,7 @@ impl Presence {
         self.list(room)
     }
 
-    /// One socket less.
+    /// Counts one socket less.
     pub fn depart(&mut self, room: &RoomKey, owner: &OwnerId) {
         let Some(person) = self.person(room, owner) else { return };
         person.sockets = person.sockets.saturating_sub(1);
@@ -155,8 +156,8 @@ impl Presence {
         self.go_if_nowhere(room, owner);
     }
 
-    /// What has changed for one who was told this list.
-    pub fn changes_since(&mut self, told: &Participants, room: &RoomKey) -> Vec<(Change, Participant)> {
+    /// Returns what has changed for one who was told this list.
+    pub fn changes_since(&mut self, told: &Participants, room: &RoomKey) -> Vec<(PresenceChange, Participant)> {
         let now = self.list(room);
         if Arc::ptr_eq(&now, told) {
             return Vec::new();
@@ -166,17 +167,17 @@ impl Presence {
                 |person: &&Participant| in_.binary_search_by(|other| other.owner_id.cmp(&person.owner_id)).is_err();
             from.iter().filter(is_missing).map(|person| (change, person.clone())).collect()
         };
-        let mut changes = missing(told, &now, Change::Left);
-        changes.extend(missing(&now, told, Change::Joined));
+        let mut changes = missing(told, &now, PresenceChange::Left);
+        changes.extend(missing(&now, told, PresenceChange::Joined));
         changes
     }
 
-    /// When somebody may have left for good.
+    /// Returns when [`Presence::let_go`] has something to do.
     pub fn next_to_go(&self) -> Option<Timestamp> {
         self.leaving.front().map(|(at, ..)| *at)
     }
 
-    /// Those whose time to come back is over have left.
+    /// Lets those go whose time to come back is over.
     pub fn let_go(&mut self) {
         let now = self.clock.now();
         while self.next_to_go().is_some_and(|at| at <= now) {
@@ -188,12 +189,12 @@ impl Presence {
         }
     }
 
-    /// What has happened since the last time.
+    /// Takes what has happened since the last time.
     pub fn take_news(&mut self) -> Vec<News> {
         mem::take(&mut self.news)
     }
 
-    /// What other servers have to be told.
+    /// Takes what other servers have to be told.
     pub fn take_untold(&mut self) -> Vec<Sighting> {
         let untold = self.untold.as_mut().map(mem::take).unwrap_or_default();
         let sighting = |(room, owner_id): (RoomKey, OwnerId)| {
@@ -205,7 +206,7 @@ impl Presence {
         untold.into_iter().map(sighting).collect()
     }
 
-    /// Everything that other servers should know.
+    /// Returns everything that other servers should know; nothing is left to be told.
     pub fn take_everyone(&mut self) -> Vec<Sighting> {
         if let Some(untold) = &mut self.untold {
             untold.clear();
@@ -259,7 +260,7 @@ impl Presence {
         }
     }
 
-    /// The person, who is there from now on if it was not yet.
+    /// Returns the person, who is there from now on if it was not yet.
     fn enter(&mut self, key: &RoomKey, owner: &OwnerId, name: Option<&Arc<str>>) -> &mut Person {
         let room = self.rooms.entry(key.clone()).or_default();
         if !room.people.contains_key(owner) {
@@ -268,7 +269,11 @@ impl Presence {
             if is_listed {
                 room.listed += 1;
                 room.list = None;
-                self.news.push(News { room: key.clone(), change: Change::Joined, participant: person.shown(owner) });
+                self.news.push(News {
+                    room: key.clone(),
+                    change: PresenceChange::Joined,
+                    participant: person.shown(owner),
+                });
             }
             room.people.insert(owner.clone(), person);
         }
@@ -296,12 +301,12 @@ impl Presence {
             room.list = None;
         }
         if person.is_listed {
-            self.news.push(News { room: key.clone(), change: Change::Left, participant: person.shown(owner) });
+            self.news.push(News { room: key.clone(), change: PresenceChange::Left, participant: person.shown(owner) });
         }
         self.list_the_rest(key);
     }
 
-    /// If they are few enough.
+    /// Lists everyone, if they are few enough again.
     fn list_the_rest(&mut self, key: &RoomKey) {
         let Some(room) = self.rooms.get_mut(key) else { return };
         if room.people.len() > LISTED || room.listed == room.people.len() {
@@ -311,7 +316,11 @@ impl Presence {
         room.list = None;
         for (owner, person) in room.people.iter_mut().filter(|(_, person)| !person.is_listed) {
             person.is_listed = true;
-            self.news.push(News { room: key.clone(), change: Change::Joined, participant: person.shown(owner) });
+            self.news.push(News {
+                room: key.clone(),
+                change: PresenceChange::Joined,
+                participant: person.shown(owner),
+            });
             if let Some(untold) = self.untold.as_mut().filter(|_| person.sockets > 0) {
                 untold.insert((key.clone(), owner.clone()));
             }

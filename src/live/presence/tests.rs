@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Change::*, *};
+use super::{PresenceChange::*, *};
 use crate::clock::ManualClock;
 
 struct House {
@@ -40,7 +40,7 @@ impl House {
         self.presence.let_go();
     }
 
-    fn news(&mut self) -> Vec<(Change, String)> {
+    fn news(&mut self) -> Vec<(PresenceChange, String)> {
         let news = self.presence.take_news();
         news.into_iter().map(|news| (news.change, news.participant.owner_id.to_string())).collect()
     }

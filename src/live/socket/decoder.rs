@@ -1,20 +1,17 @@
 //! Frames as clients send them: masked, text only, at most [`MAX_MESSAGE`] bytes a message, however it is cut up.
 //!
 //! A header is judged as soon as it is there. actix-http's own codec waits for the whole frame before it looks at the
-//! length, and would keep a declared terabyte until then.
+//! length, and would keep a declared terabyte until then (docs/decisions/0009).
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{MAX_MESSAGE, frame::MAX_CONTROL};
-
-const CONTINUATION: u8 = 0x0;
-const TEXT: u8 = 0x1;
-const CLOSE: u8 = 0x8;
-const PING: u8 = 0x9;
-const PONG: u8 = 0xA;
+use super::{
+    MAX_MESSAGE,
+    frame::{BINARY, CLOSE, CONTINUATION, MAX_CONTROL, PING, PONG, TEXT},
+};
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Incoming {
+pub(super) enum Incoming {
     Text(String),
     Ping(Bytes),
     Pong(Bytes),
@@ -22,14 +19,14 @@ pub enum Incoming {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub(super) enum Broken {
     TooBig,
-    /// With what is wrong about it.
+    /// What is wrong with it.
     Bad(&'static str),
 }
 
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub(super) struct Decoder {
     received: BytesMut,
     /// The fragments so far of a message.
     message: Option<Vec<u8>>,
@@ -40,7 +37,7 @@ struct Header {
     opcode: u8,
     mask: [u8; 4],
     length: usize,
-    /// Of the header itself.
+    /// The length of the header itself.
     size: usize,
 }
 
@@ -49,7 +46,7 @@ impl Decoder {
         self.received.extend_from_slice(chunk);
     }
 
-    /// The next whole message, if it is there.
+    /// Returns the next whole message, if it is there.
     pub fn next(&mut self) -> Result<Option<Incoming>, Broken> {
         loop {
             let Some(header) = header(&self.received)? else { return Ok(None) };
@@ -86,7 +83,7 @@ impl Decoder {
         payload
     }
 
-    /// Nothing, if more fragments have to come.
+    /// Returns the message, unless more fragments of it have to come.
     fn accept(&mut self, header: &Header, payload: Vec<u8>) -> Result<Option<Incoming>, Broken> {
         match header.opcode {
             PING => Ok(Some(Incoming::Ping(payload.into()))),
@@ -114,7 +111,7 @@ impl Decoder {
     }
 }
 
-/// Nothing, or a code that may be sent and a reason.
+/// A close frame is empty, or has a code that may be sent and a reason.
 fn check_close(payload: &[u8]) -> Result<(), Broken> {
     match payload.split_first_chunk() {
         None if payload.is_empty() => Ok(()),
@@ -126,7 +123,7 @@ fn check_close(payload: &[u8]) -> Result<(), Broken> {
     }
 }
 
-/// As soon as there is enough of it; what is wrong with its first bytes does not wait for the others.
+/// Returns the header as soon as it is whole; what is wrong with its first bytes does not wait for the others.
 fn header(bytes: &[u8]) -> Result<Option<Header>, Broken> {
     let [first, second, rest @ ..] = bytes else { return Ok(None) };
     let (is_final, opcode) = (first & 0x80 != 0, first & 0x0F);
@@ -141,7 +138,7 @@ fn header(bytes: &[u8]) -> Result<Option<Header>, Broken> {
         CONTINUATION | TEXT => {}
         CLOSE | PING | PONG if is_final && short <= MAX_CONTROL => {}
         CLOSE | PING | PONG => return Err(Broken::Bad("a control frame is too long or cut up")),
-        0x2 => return Err(Broken::Bad("binary, only text is understood")),
+        BINARY => return Err(Broken::Bad("binary, only text is understood")),
         _ => return Err(Broken::Bad("unknown opcode")),
     }
     let (length, extended) = match short {
@@ -185,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_the_same_however_they_are_cut() {
+    fn messages_are_the_same_however_their_bytes_are_cut() {
         let bytes =
             [masked(0x01, b"he"), masked(0x89, b"?"), masked(0x00, b"l"), masked(0x80, b"lo"), masked(0x81, b"x")];
         let expected =
@@ -203,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_length_is_refused_before_anything_comes() {
+    fn a_message_is_refused_by_its_declared_length_before_any_of_it_comes() {
         assert_eq!(all(&[0x81, 0xFF, 0, 0, 1, 0, 0, 0, 0, 0], 1), Err(Broken::TooBig));
         assert_eq!(all(&[0x81, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], 1), Err(Broken::TooBig));
         assert_eq!(all(&[0x81, 0xFE, 0x40, 0x01], 1), Err(Broken::TooBig));
@@ -220,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn what_is_not_text_is_refused() {
         for bytes in [
             masked(0x82, b"binary"),
             masked(0x80, b"continues nothing"),

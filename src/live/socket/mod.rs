@@ -1,98 +1,107 @@
-//! One socket's life.
+//! One WebSocket's life, whatever protocol it speaks. What its messages mean is said by a [`Protocol`].
 //!
-//! 1. Within 10 s it says who it is, unless the handshake has; then it is welcomed.
-//! 2. It asks, and is answered in order: one thing at a time is done ([`Task`]), and one more may wait. It is pinged every
-//!    10 s; only the pong to the outstanding ping counts, and none within 20 s is the end.
-//! 3. When its token ends so does the socket, unless an `auth` message has brought a new one.
-//! 4. While the server drains it goes on for a random while, so that not all clients come back at once.
-//! 5. At the end its close code is written, and what it still sends before it answers that is read and thrown away for
-//!    a moment.
+//! | it is | until | then |
+//! |---|---|---|
+//! | unknown | it says who it is, within 10 s | known; otherwise closed, `Unauthorized` |
+//! | known | its token ends, unless a newer one has come | closed, `Unauthorized` |
+//! | idle | a message comes | the protocol handles it, and may make the socket busy |
+//! | idle | its outbox is full | busy: it goes on from the log |
+//! | busy with one task | the task is done | idle; one message may have waited, and is handled first |
+//! | quiet | 10 s after the last ping | pinged |
+//! | pinged | the pong to that very ping | quiet; without it for 20 s closed, `NoPong` |
+//! | staying | the server drains | leaving: it says goodbye and goes on for a random while, so that not all clients come back at once |
+//! | leaving | that while is over | closed, `Draining` |
 //!
-//! Most of the time it waits. Whatever it does besides is boxed, so that no memory is kept for it meanwhile. However long
-//! that takes, pings, new tokens, the end of a token and of the server do not wait for it.
+//! Who it is, what it does, whether it answers and whether it stays are four things apart: `Socket::step` waits for
+//! whatever comes next in any of them. At the end (`Socket::run`) a command that was begun is finished, all rooms
+//! are left, the close frame is written, and what the client still sends before it answers that is read and thrown away
+//! for a moment: to leave while it sends would reset the connection, and the close code would never arrive.
+//!
+//! Most of the time a socket waits. Whatever it does besides is boxed, so that no memory is kept for it meanwhile. However
+//! long that takes, pings, urgent messages, the end of a token and of the server do not wait for it.
 
 mod decoder;
 pub mod frame;
 mod reader;
-mod rooms;
-mod task;
+mod session;
 
-use std::{collections::HashMap, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
-use actix_web::web;
-use serde::Deserialize;
-use tokio::{
-    sync::{Semaphore, watch},
-    time::Sleep,
-};
+use bytes::Bytes;
+use tokio::{net::TcpStream, sync::watch, time::Sleep};
 
-use super::{
-    Place,
-    admission::TooMany,
-    messages::{self as frames, Asked, Id, Time},
-    subscribe::Member,
-};
-use crate::ws::commands;
+use super::{Close, End, Live, Outbox, Place, TooMany, Wire, upgrade::Upgrade};
+use crate::{calls::Code, locking::Timestamp};
 use decoder::{Broken, Incoming};
-use frame as wire;
-pub use frame::Close;
-pub use reader::Reader;
-use task::{Done, End, Step, Task};
+use reader::Reader;
+pub use session::{Session, Step};
 
-/// The subprotocol.
-pub const PROTOCOL: &str = "doclock.v1";
 /// The largest message a client may send.
 pub const MAX_MESSAGE: usize = 16 * 1024;
-
-use crate::{
-    auth::Caller,
-    calls::{
-        fields,
-        problem::{Code, Problem},
-    },
-    http::Api,
-    live::{Outbox, Present, Seat},
-    locking::{Timestamp, names::RoomId},
-};
-
-const AUTH_MS: i64 = 10_000;
 pub const PING_MS: i64 = 10_000;
 const PONG_MS: i64 = 20_000;
 /// How long a closed socket is still read.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What it was opened for.
-#[derive(Debug)]
-pub enum Hears {
-    WhatItAsksFor,
-    Room(RoomId),
-    Everything,
+/// What is particular to a protocol spoken over a WebSocket. Everything else is the same for all of them.
+pub trait Protocol: 'static {
+    /// A client's message, parsed.
+    type Message;
+
+    /// How notices are written.
+    const WIRE: &'static Wire;
+
+    /// The code of a close frame.
+    fn close_code(close: Close) -> u16;
+
+    /// The socket is open: says whatever comes first, and who the client is if that is known.
+    fn opened(&mut self, session: &mut Session) -> Step;
+
+    /// Parses a text message; one that fails closes the socket.
+    fn parse(text: &str) -> Result<Self::Message, &'static str>;
+
+    /// Whether a message is handled at once, although the socket is busy.
+    fn is_urgent(message: &Self::Message) -> bool;
+
+    fn handle(&mut self, message: Self::Message, session: &mut Session) -> Step;
+
+    /// The server stops: tells the client to come back after this time.
+    fn goodbye(reconnect_after_ms: u64) -> Option<Bytes>;
 }
 
-/// Who it is, and its turns to read.
-#[derive(Clone)]
-pub(super) struct Known {
-    pub caller: Arc<Caller>,
-    pub turns: Arc<Semaphore>,
-}
-
-pub struct Socket {
-    pub(super) api: web::Data<Api>,
-    pub(super) outbox: Arc<Outbox>,
-    reader: Reader,
+/// The socket of a protocol, for the connection of a request that has been agreed to. `recovers`: whether it reads on
+/// from the log when its outbox is full, rather than be closed.
+pub fn upgrade<P: Protocol>(
+    protocol: P,
+    live: Arc<Live>,
     place: Place,
-    /// Until it has been welcomed.
-    hears: Option<Hears>,
-    pub(super) known: Option<Known>,
-    /// When it must have said who it is, or say it anew.
-    known_until: Timestamp,
+    fits: Result<(), TooMany>,
+    recovers: bool,
+) -> Upgrade {
+    Upgrade::new(move |connection, answer, received| {
+        // A notice must not wait for the one before to be acknowledged.
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "small messages may be late");
+        }
+        let socket = Socket::new(protocol, live, place, connection, received, recovers);
+        // It has just been made: it is open.
+        let _ = socket.outbox.push_page(Bytes::copy_from_slice(answer));
+        tokio::task::spawn_local(socket.run(fits));
+    })
+}
+
+struct Socket<P: Protocol> {
+    protocol: P,
+    session: Session,
+    outbox: Arc<Outbox>,
+    reader: Reader,
     ping: Ping,
-    pub(super) rooms: HashMap<RoomId, (Member, Present)>,
-    pub(super) everything: Option<Seat>,
-    pub(super) task: Option<Task>,
-    /// Asked meanwhile. Nothing more is read until it is its turn.
-    next: Option<Box<Asked>>,
+    /// Came while the socket was busy. Nothing more is read until it is its turn.
+    waiting: Option<Box<P::Message>>,
     alarm: Option<Alarm>,
+    drain: watch::Receiver<Option<Duration>>,
+    /// When it leaves, once the server drains.
+    leaves: Option<Pin<Box<Sleep>>>,
 }
 
 /// For what is due next. Kept while that stays the same: to set one costs more than most messages.
@@ -101,7 +110,7 @@ struct Alarm {
     rings: Pin<Box<dyn Future<Output = ()>>>,
 }
 
-/// The number of the last ping, and when the next one or the pong to it is due.
+/// The number of the last ping, and whether its pong is outstanding.
 #[derive(Debug)]
 struct Ping {
     number: u64,
@@ -110,248 +119,137 @@ struct Ping {
 }
 
 impl Ping {
+    /// When the next ping, or the pong to this one, is due.
     fn due_at(&self) -> Timestamp {
         self.sent_at.plus_millis(if self.is_outstanding { PONG_MS } else { PING_MS })
     }
 }
 
-impl Socket {
-    pub fn new(api: web::Data<Api>, outbox: Arc<Outbox>, reader: Reader, place: Place, hears: Hears) -> Self {
-        let now = api.clock.now();
+impl<P: Protocol> Socket<P> {
+    fn new(protocol: P, live: Arc<Live>, place: Place, connection: TcpStream, received: &[u8], recovers: bool) -> Self {
+        let connection = Arc::new(connection);
+        let too_slow = frame::close(P::close_code(Close::TooSlow), "too slow");
+        let outbox = Outbox::writing(Arc::clone(&connection), too_slow, recovers);
         Self {
-            api,
+            protocol,
+            ping: Ping { number: 0, is_outstanding: false, sent_at: live.clock.now() },
+            drain: live.drains(),
+            session: Session::new(live, Arc::clone(&outbox), P::WIRE, place),
             outbox,
-            reader,
-            place,
-            hears: Some(hears),
-            known: None,
-            known_until: now.plus_millis(AUTH_MS),
-            ping: Ping { number: 0, is_outstanding: false, sent_at: now },
-            rooms: HashMap::new(),
-            everything: None,
-            task: None,
-            next: None,
+            reader: Reader::new(connection, received),
+            waiting: None,
             alarm: None,
+            leaves: None,
         }
     }
 
-    pub async fn run(mut self, token: Option<String>, fits: Result<(), TooMany>) {
-        let ended = match fits {
-            Ok(()) => self.live(token).await,
-            Err(TooMany) => End::Close(Close::TooMany, "too many sockets from this address".to_owned()),
+    async fn run(mut self, fits: Result<(), TooMany>) {
+        let end = match fits {
+            Ok(()) => self.steps().await,
+            Err(TooMany) => End::Close(Close::TooMany, "too many sockets from this address"),
         };
-        if let Some(task) = self.task.take() {
-            task.wind_up().await;
+        self.session.wind_up().await;
+        if let End::Close(close, reason) = end {
+            self.outbox.close(frame::close(P::close_code(close), reason));
         }
-        self.rooms.clear();
-        self.everything = None;
-        // Who has said goodbye waits for the server to end the connection, and sends nothing more.
-        let is_over = matches!(ended, End::Close(Close::Normal, _));
-        if let End::Close(close, reason) = ended {
-            self.outbox.close(wire::close(close, &reason));
-        }
-        if !is_over {
+        // A client that has said goodbye waits for the server to end the connection, and sends nothing more.
+        if !matches!(end, End::Close(Close::Normal, _)) {
             // A client that has gone away is not waited for: its side of the connection is at its end.
             let _ = tokio::time::timeout(LINGER, self.reader.discard()).await;
         }
         self.outbox.end();
     }
 
-    async fn live(&mut self, token: Option<String>) -> End {
-        if let Some(token) = token
-            && let Err(end) = self.enter(&token, None)
-        {
+    async fn steps(&mut self) -> End {
+        if let Err(end) = self.protocol.opened(&mut self.session) {
             return end;
         }
-        let mut drain = self.api.live.drain.subscribe();
-        let mut leaves = None;
         loop {
-            if let Err(end) = self.step(&mut drain, &mut leaves).await {
+            if let Err(end) = self.step().await {
                 return end;
             }
         }
     }
 
-    /// Whatever happens next.
-    async fn step(
-        &mut self,
-        drain: &mut watch::Receiver<Option<Duration>>,
-        leaves: &mut Option<Pin<Box<Sleep>>>,
-    ) -> Step {
+    /// Waits for whatever comes next, and does it.
+    async fn step(&mut self) -> Step {
         self.set_alarm();
+        let is_busy = self.session.task.is_some();
         tokio::select! {
-            incoming = self.reader.next(), if self.next.is_none() => match incoming {
+            incoming = self.reader.next(), if self.waiting.is_none() => match incoming {
                 Some(Ok(incoming)) => self.incoming(incoming),
-                Some(Err(Broken::TooBig)) => Err(End::Close(Close::TooBig, "at most 16 KiB".to_owned())),
-                Some(Err(Broken::Bad(reason))) => Err(End::Close(Close::BadFrame, reason.to_owned())),
+                Some(Err(Broken::TooBig)) => Err(End::Close(Close::TooBig, "at most 16 KiB")),
+                Some(Err(Broken::Bad(reason))) => Err(End::Close(Close::BadFrame, reason)),
                 None => Err(End::Gone),
             },
-            done = task::finished(self.task.as_mut()) => {
-                self.task = None;
-                self.done(done?)
+            done = self.session.task_done() => {
+                done?;
+                self.waiting.take().map_or(Ok(()), |message| self.protocol.handle(*message, &mut self.session))
             }
             // A task finds out by itself.
-            () = self.outbox.stopped(), if self.task.is_none() => self.stopped(),
+            () = self.outbox.stopped(), if !is_busy => self.session.catch_up(),
             () = rings(self.alarm.as_mut()) => {
                 self.alarm = None;
                 self.due()
             }
-            window = drained(drain), if leaves.is_none() => {
-                *leaves = Some(Box::pin(tokio::time::sleep(random_part(window))));
-                let away = random_part(window);
-                self.push(frames::goodbye(u64::try_from(away.as_millis()).unwrap_or_default()))
+            window = drained(&mut self.drain), if self.leaves.is_none() => {
+                self.leaves = Some(Box::pin(tokio::time::sleep(random_part(window))));
+                let away = u64::try_from(random_part(window).as_millis()).unwrap_or_default();
+                P::goodbye(away).map_or(Ok(()), |goodbye| self.session.say(goodbye))
             }
-            () = left(leaves.as_mut()) => Err(End::Close(Close::Draining, "the server is stopping".to_owned())),
+            () = left(self.leaves.as_mut()) => Err(End::Close(Close::Draining, "the server is stopping")),
         }
     }
 
     fn set_alarm(&mut self) {
-        let due_at = self.known_until.min(self.ping.due_at());
+        let due_at = self.session.known_until.min(self.ping.due_at());
         if self.alarm.as_ref().is_none_or(|alarm| alarm.at != due_at) {
-            let clock = self.api.clock.clone();
+            let clock = self.session.live.clock.clone();
             self.alarm = Some(Alarm { at: due_at, rings: Box::pin(async move { clock.sleep_until(due_at).await }) });
         }
     }
 
-    fn done(&mut self, done: Done) -> Step {
-        match done {
-            Done::Answered => {}
-            Done::Joined(room, member, present) => {
-                self.rooms.insert(room, (member, present));
-            }
-            Done::HearsEverything(seat) => self.everything = Some(seat),
-            Done::WentOn(members) => {
-                for (room, member) in members {
-                    if let Some((place, _)) = self.rooms.get_mut(&room) {
-                        *place = member;
-                    }
-                }
-            }
-        }
-        self.next.take().map_or(Ok(()), |asked| self.asked(*asked))
-    }
-
     fn due(&mut self) -> Step {
-        let now = self.api.clock.now();
-        if now >= self.known_until {
-            let reason = if self.known.is_some() { Code::TokenExpired } else { Code::TokenMissing };
-            return Err(End::Close(Close::Unauthorized, reason.name().to_owned()));
+        let now = self.session.now();
+        if now >= self.session.known_until {
+            let code = if self.session.caller().is_some() { Code::TokenExpired } else { Code::TokenMissing };
+            return Err(End::Close(Close::Unauthorized, code.name()));
         }
         if now < self.ping.due_at() {
             return Ok(());
         }
         if self.ping.is_outstanding {
-            if self.next.is_none() {
-                return Err(End::Close(Close::NoPong, "no pong".to_owned()));
+            if self.waiting.is_none() {
+                return Err(End::Close(Close::NoPong, "no pong"));
             }
-            // It may be behind what waits for its turn.
+            // The pong may be behind the message that waits for its turn.
             self.ping.sent_at = now;
             return Ok(());
         }
         self.ping = Ping { number: self.ping.number + 1, is_outstanding: true, sent_at: now };
-        self.push(wire::ping(&self.ping.number.to_be_bytes()))
+        self.session.say(frame::ping(&self.ping.number.to_be_bytes()))
     }
 
     fn incoming(&mut self, incoming: Incoming) -> Step {
         match incoming {
-            Incoming::Ping(payload) => self.push(wire::pong(&payload)),
+            Incoming::Ping(payload) => self.session.say(frame::pong(&payload)),
             Incoming::Pong(payload) => {
                 if payload[..] == self.ping.number.to_be_bytes() {
                     self.ping.is_outstanding = false;
                 }
                 Ok(())
             }
-            Incoming::Close => Err(End::Close(Close::Normal, String::new())),
+            Incoming::Close => Err(End::Close(Close::Normal, "")),
             Incoming::Text(text) => {
-                let asked = Asked::parse(&text);
-                let asked = asked.map_err(|reason| End::Close(Close::BadFrame, reason.to_owned()))?;
-                // A new token does not wait: the old one may end meanwhile.
-                if self.task.is_some() && asked.kind != "auth" {
-                    self.next = Some(Box::new(asked));
+                let message = P::parse(&text).map_err(|reason| End::Close(Close::BadFrame, reason))?;
+                if self.session.task.is_some() && !P::is_urgent(&message) {
+                    self.waiting = Some(Box::new(message));
                     return Ok(());
                 }
-                self.asked(asked)
+                self.protocol.handle(message, &mut self.session)
             }
         }
     }
-
-    fn asked(&mut self, asked: Asked) -> Step {
-        if asked.kind == "auth" {
-            let id = asked.id;
-            return match fields::from_object::<Auth>(asked.fields) {
-                Ok(Auth { token }) => self.enter(&token, id.as_ref()),
-                Err(problem) => self.refuse(id.as_ref(), &problem),
-            };
-        }
-        let Some(known) = self.known.clone() else {
-            return Err(End::Close(Close::Unauthorized, Code::TokenMissing.name().to_owned()));
-        };
-        match asked.kind.as_str() {
-            "subscribe" => self.subscribe(&known, asked),
-            "unsubscribe" => self.unsubscribe(asked),
-            _ => {
-                self.task = Some(Task::command(self.api.clone(), Arc::clone(&self.outbox), known.caller, asked));
-                Ok(())
-            }
-        }
-    }
-
-    /// By its first token, or by one that takes its place.
-    fn enter(&mut self, token: &str, id: Option<&Id>) -> Step {
-        let verified = self.api.keys.verify(token, self.api.clock.wall()).map_err(Problem::from);
-        let caller = verified.map_err(|problem| End::Close(Close::Unauthorized, problem.code.name().to_owned()))?;
-        let turns = match &self.known {
-            Some(known) if !is_same(&known.caller, &caller) => {
-                return Err(End::Close(Close::Forbidden, "another token's socket".to_owned()));
-            }
-            Some(known) => Arc::clone(&known.turns),
-            None => {
-                let fits = self.place.belongs_to(&caller);
-                fits.map_err(|TooMany| End::Close(Close::TooMany, "too many sockets of this owner".to_owned()))?
-            }
-        };
-        let left_ms = caller.expires_at.millis_since(self.api.clock.wall());
-        self.known_until = self.api.clock.now().plus_millis(left_ms);
-        let known = Known { caller, turns };
-        self.known = Some(known.clone());
-        let now = self.api.clock.now();
-        if id.is_some() {
-            self.push(frames::ok(id, Time { server_time: now }))?;
-        }
-        match self.hears.take() {
-            Some(hears) => self.welcome(&known, hears),
-            None => Ok(()),
-        }
-    }
-
-    fn welcome(&mut self, known: &Known, hears: Hears) -> Step {
-        let live = &self.api.live;
-        self.push(frames::welcome(live.hub.epoch(), self.api.clock.now(), PING_MS, live.rooms_per_socket))?;
-        match hears {
-            Hears::WhatItAsksFor => Ok(()),
-            Hears::Everything => self.hear_everything(known),
-            Hears::Room(room) => self.hear_room(known, room),
-        }
-    }
-
-    pub(super) fn refuse(&self, id: Option<&Id>, problem: &Problem) -> Step {
-        self.push(frames::error(id, problem, self.api.clock.now()))
-    }
-
-    pub(super) fn push(&self, frame: bytes::Bytes) -> Step {
-        Ok(self.outbox.push(frame)?)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Auth {
-    token: String,
-}
-
-/// A new token may last longer, but what a socket hears must not depend on which one it was opened with.
-fn is_same(known: &Caller, new: &Caller) -> bool {
-    (&known.tenant, &known.owner, known.role, &known.rooms) == (&new.tenant, &new.owner, new.role, &new.rooms)
 }
 
 /// Resolves when the server drains, with the time it takes for that.
@@ -377,6 +275,6 @@ async fn left(leaves: Option<&mut Pin<Box<Sleep>>>) {
 }
 
 /// Between nothing and nine tenths: the last ones need a moment to go.
-pub fn random_part(window: Duration) -> Duration {
+fn random_part(window: Duration) -> Duration {
     window.mul_f64(f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX) * 0.9)
 }

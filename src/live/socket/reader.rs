@@ -1,4 +1,4 @@
-//! The way in: what the connection brings, cut into messages.
+//! The way in: what the connection brings, as messages.
 
 use std::{cell::RefCell, io::ErrorKind, sync::Arc};
 
@@ -9,24 +9,24 @@ use super::decoder::{Broken, Decoder, Incoming};
 const BUFFER: usize = 16 * 1024;
 
 thread_local! {
-    /// One for all sockets of a thread: a quiet one needs none.
+    /// One buffer for all sockets of a thread: a quiet socket needs none.
     static RECEIVED: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
 }
 
-pub struct Reader {
+pub(super) struct Reader {
     connection: Arc<TcpStream>,
     decoder: Decoder,
 }
 
 impl Reader {
-    /// `received` has been read already.
+    /// `received` is what has been read already.
     pub fn new(connection: Arc<TcpStream>, received: &[u8]) -> Self {
         let mut decoder = Decoder::default();
         decoder.feed(received);
         Self { connection, decoder }
     }
 
-    /// Nothing, once the client is gone. May be dropped and asked again: what has been read is kept.
+    /// Returns the next message; none once the client is gone. Cancel safe: what has been read is kept.
     pub async fn next(&mut self) -> Option<Result<Incoming, Broken>> {
         loop {
             if let Some(incoming) = self.decoder.next().transpose() {
@@ -53,7 +53,7 @@ impl Reader {
     }
 }
 
-/// Nothing, once the client is gone.
+/// Reads once, as soon as there is something. None once the client is gone.
 async fn read(connection: &TcpStream, mut each: impl FnMut(&[u8])) -> Option<()> {
     // One that never stops talking lets others have their turn.
     coop::consume_budget().await;
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a client that has sent these bytes, and stays.
+    /// The reader of a client that has sent these bytes, and stays.
     async fn reader(bytes: &[u8]) -> (Reader, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -94,13 +94,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_answered_the_close_is_not_waited_for() {
+    async fn a_client_that_has_answered_the_close_is_not_waited_for() {
         let (mut reader, _client) = reader(&[0x81, 0x81, 0, 0, 0, 0, b'x', 0x88, 0x80, 0, 0, 0, 0]).await;
         assert!(reader.discard().now_or_never().is_some());
     }
 
     #[tokio::test]
-    async fn who_still_sends_is_read_to_its_end() {
+    async fn a_client_that_still_sends_is_read_until_it_is_gone() {
         for bytes in [&b"\x81\x01x"[..], b"\x81\x81\0\0\0\0x", b"\xFF"] {
             let (mut reader, client) = reader(bytes).await;
             assert!(reader.discard().now_or_never().is_none());

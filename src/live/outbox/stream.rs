@@ -1,5 +1,5 @@
-//! The way out as a response body: the HTTP server asks for bytes until its write buffer is full, so what is queued together
-//! is written together.
+//! The way out of an event stream: whoever writes the response asks for bytes until its write buffer is full, so what is
+//! queued together is written together.
 
 use std::{
     collections::VecDeque,
@@ -9,23 +9,19 @@ use std::{
     task::{Context, Poll},
 };
 
-use actix_web::body::{BodySize, MessageBody};
 use bytes::Bytes;
+use futures_util::Stream;
 
-use super::{End, Outbox};
+use super::{Outbox, Phase};
 
-/// When the connection goes away it is dropped, and the outbox is closed.
+/// The messages of an outbox. When the connection goes away it is dropped, and the outbox is closed.
 #[derive(Debug)]
-pub struct OutboxBody(pub(super) Arc<Outbox>);
+pub struct OutboxStream(pub(super) Arc<Outbox>);
 
-impl MessageBody for OutboxBody {
-    type Error = Infallible;
+impl Stream for OutboxStream {
+    type Item = Result<Bytes, Infallible>;
 
-    fn size(&self) -> BodySize {
-        BodySize::Stream
-    }
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut state = self.0.state();
         match state.queue.pop_front() {
             Some(message) => {
@@ -36,7 +32,7 @@ impl MessageBody for OutboxBody {
                 }
                 Poll::Ready(Some(Ok(message)))
             }
-            None if state.end == End::Ended => Poll::Ready(None),
+            None if state.phase == Phase::Ended => Poll::Ready(None),
             None => {
                 if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                     state.waker = Some(context.waker().clone());
@@ -47,7 +43,7 @@ impl MessageBody for OutboxBody {
     }
 }
 
-impl Drop for OutboxBody {
+impl Drop for OutboxStream {
     fn drop(&mut self) {
         self.0.state().abandon();
     }

@@ -1,18 +1,16 @@
-//! `GET /api/admin/locks`: the lock table.
+//! Lists the lock table of a tenant, page by page.
 
-use actix_web::{Responder, web};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     auth::Role,
     calls::{
-        fields::{Query, number_text},
-        problem::Problem,
-        room_locks::{decode_cursor, encode_cursor, limit},
+        Call, PageLimit, Problem,
+        fields::number_text,
+        list::{decode_cursor, encode_cursor},
         view::{LockView, Timed},
     },
-    http::call::Call,
     locking::names::{DocumentId, OwnerId, RoomId},
     storage::queries::LockFilter,
 };
@@ -45,19 +43,17 @@ pub struct LockTable {
     total: u64,
 }
 
-/// The lock table
-#[utoipa::path(get, path = "/api/admin/locks", tag = "admin", params(LockTableParams),
-    responses((status = 200, body = Timed<LockTable>)))]
-pub async fn locks(call: Call, Query(params): Query<LockTableParams>) -> Result<impl Responder, Problem> {
+pub async fn run(call: &Call, params: LockTableParams) -> Result<Timed<LockTable>, Problem> {
     call.caller.require(Role::Admin)?;
-    let LockTableParams { room, owner, document, cursor, limit: wanted } = params;
+    let LockTableParams { room, owner, document, cursor, limit } = params;
     let filter = LockFilter { room, owner, document };
     let after = cursor.as_deref().map(decode_cursor).transpose()?;
+    let limit = PageLimit::parse(limit)?.items();
     let (tenant, rooms, at) = (&call.caller.tenant, &call.caller.rooms, call.judged_at());
-    let page = call.api.queries.locks(tenant, rooms, &filter, after.as_ref(), limit(wanted)?, at).await?;
-    let total = call.api.queries.count_locks(tenant, rooms, &filter, at).await?;
+    let page = call.calls.queries.locks(tenant, rooms, &filter, after.as_ref(), limit, at).await?;
+    let total = call.calls.queries.count_locks(tenant, rooms, &filter, at).await?;
     let now = call.now();
     let items = page.locks.iter().map(|lock| LockView::new(lock, &call.caller, now)).collect();
     let answer = LockTable { items, next_cursor: page.next.as_ref().map(encode_cursor), total };
-    Ok(web::Json(Timed { answer, server_time: now }))
+    Ok(Timed { answer, server_time: now })
 }
