@@ -1,10 +1,9 @@
 //! How often locks were refused because someone had them: the log has no entry for what did not happen.
 //! Counted by each server since its start.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
 
 use crate::{
     auth::RoomGlobs,
@@ -38,7 +37,7 @@ impl Contention {
     }
 
     fn refused(&self, key: &DocumentKey) {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.tenants.lock();
         let tenant = tenants.entry(key.tenant.clone()).or_default();
         tenant.refused += 1;
         let name = (key.room.clone(), key.document.clone());
@@ -47,9 +46,9 @@ impl Contention {
         }
     }
 
-    /// As one sees it who may see these rooms: in some of them, only documents counted singly.
+    /// Returns the counts as a caller sees them that may see these rooms: if not all, only documents counted singly.
     pub fn of(&self, tenant: &TenantId, rooms: &RoomGlobs) -> Tenant {
-        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let tenants = self.tenants.lock();
         let mut seen = tenants.get(tenant).cloned().unwrap_or_default();
         if rooms.patterns().is_some() {
             seen.documents.retain(|(room, _), _| rooms.allow(room));
