@@ -1,4 +1,4 @@
-//! Tickets for event streams, when there are several servers.
+//! Stream passes, when there are several servers.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn redeem(server: &Running, ticket: &str) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ticket_of_one_server_is_good_on_the_other_once() {
+async fn a_stream_pass_of_one_server_is_good_on_the_other_once() {
     let pair = Pair::start().await;
     let one = ticket(&pair.first).await;
     let (status, first) = redeem(&pair.second, &one).await;
@@ -39,7 +39,7 @@ async fn a_ticket_of_one_server_is_good_on_the_other_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_who_come_with_one_ticket_at_the_same_time_one_gets_in() {
+async fn of_two_clients_with_one_stream_pass_one_gets_in() {
     let pair = Pair::start().await;
     for _ in 0..20 {
         let one = ticket(&pair.first).await;
@@ -51,7 +51,7 @@ async fn of_two_who_come_with_one_ticket_at_the_same_time_one_gets_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ticket_ends_after_30_s_and_is_swept_away() {
+async fn a_stream_pass_ends_after_30_s_and_is_swept_away() {
     let pair = Pair::start().await;
     let (one, two) = (ticket(&pair.first).await, ticket(&pair.first).await);
     let by_digest = format!("stream_tickets WHERE digest = sha256('{one}') AND body NOT LIKE '%{one}%'");
