@@ -6,44 +6,39 @@
 //! here, workers end, the committer finishes its queue.
 //! A worker that ends by itself has crashed, and takes the server with it rather than leave it half alive.
 
-use std::{
-    future::Future,
-    io,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use actix_web::{
     dev::{Server, ServerHandle},
     web,
 };
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_cron_scheduler::JobScheduler;
 
 use crate::{
     auth::{
-        Claims, KeyError, Keys, Role, TokenError,
+        Claims, KeyError, Keys, Origins, Role, TokenError,
         secret::{self, Secret, SecretError},
     },
+    calls::{Calls, Rates},
     clock::{Clock, ManualClock, Stopwatch},
     cluster::Tail,
-    committer::{self, Committer},
+    committer::{self, Announcer, Committer},
     contention::Contention,
     expiry::Expiry,
-    http::{self, Api, Origins, Proxies, Rates, Tickets, server::Listening},
-    hub::{Hub, Publisher},
+    http::{self, Api, Proxies, server::Listening},
     jobs::{self, Sweeper},
     life::{self, Life},
+    live::{
+        Admission, Hub, Live, Publisher,
+        passes::StreamPasses,
+        presence::{Exchange, ExchangeHandle},
+    },
     locking::{Policy, Timestamp},
     metrics::Metrics,
-    presence::{self, Exchange},
     settings::Settings,
     storage::{OpenError, SoftState, Storage, StorageError},
-    ws::{Live, Sockets, asyncapi, frames},
+    ws::{self, asyncapi},
 };
 
 /// Tokens in printed links are good for a working day.
@@ -105,7 +100,7 @@ pub struct App {
     scheduler: JobScheduler,
     committer_ended: committer::Ended,
     workers: JoinSet<()>,
-    presence: Option<presence::Handle>,
+    presence: Option<ExchangeHandle>,
     _storage: Storage,
 }
 
@@ -127,7 +122,7 @@ impl App {
         let contention = Arc::new(Contention::default());
         let life = Arc::new(Life::new(storage.latest));
         let writers = storage.writers(policy(&settings), &clock, &life)?;
-        let (announcer, unstarted) = Publisher::announcer();
+        let (announcer, announcements) = Announcer::new();
         let (committer, committer_ended) = Committer::start(writers, &metrics, &contention, &announcer)?;
         life::beat(&committer).await;
 
@@ -136,15 +131,8 @@ impl App {
         let looks = !options.without_workers;
         let tail = storage.shared().map(|options| Tail::start(&options, settings.database.notify, looks, &mut workers));
         let head = own.head().await?;
-        let (publisher, hub) = Publisher::new(
-            unstarted,
-            head,
-            own.clone(),
-            tail,
-            clock.clone(),
-            frames::ENCODERS,
-            metrics.subscriptions.clone(),
-        );
+        let (publisher, hub) =
+            Publisher::new(announcements, head, own.clone(), tail, clock.clone(), metrics.subscriptions.clone());
         workers.spawn(publisher.run());
         let expiry =
             Expiry { committer: committer.clone(), queries: own, life: Arc::clone(&life), clock: clock.clone() };
@@ -162,28 +150,21 @@ impl App {
             });
         }
         let drain_for = Duration::from_secs(settings.server.drain_seconds.into());
-        let api = web::Data::new(Api {
+        let calls = Arc::new(Calls {
             committer,
             queries: storage.queries.clone(),
             life,
+            clock: clock.clone(),
             keys,
-            metrics: Arc::clone(&metrics),
             contention,
             rates: Rates::new(settings.limits.requests_per_second),
-            proxies: Proxies::new(&settings.server.trusted_proxies),
             started_at: clock.now(),
             max_ttl_seconds: settings.locks.max_ttl_seconds,
-            public_metrics: settings.server.public_metrics,
-            draining: AtomicBool::new(false),
-            openapi: http::openapi_document(),
-            live: live(&settings, hub, &metrics, soft_state),
-            clock,
         });
-        let (address, origins) = (settings.server.listen, &api.live.origins);
-        let listening = Listening { address, workers: options.http_workers, drain_for };
-        let (server, address) =
-            listening.start(&api, origins).map_err(|reason| StartError::Listen { address, reason })?;
-        let links = links(&settings, secret.as_ref(), address, api.clock.wall())?;
+        let live = Arc::new(live(&settings, hub, &storage, clock, &metrics, soft_state));
+        let api = web::Data::new(api(&settings, calls, live, metrics));
+        let (server, address) = listen(&settings, &api, options.http_workers, drain_for)?;
+        let links = links(&settings, secret.as_ref(), address, api.calls.clock.wall())?;
         Ok(Self {
             address,
             links,
@@ -213,7 +194,7 @@ impl App {
             Some(_) = self.workers.join_next() => Some(Crash::Worker("a worker")),
             _ = &mut server => Some(Crash::Worker("the HTTP server")),
         };
-        self.api.draining.store(true, Ordering::Release);
+        self.api.live.begin_to_drain();
         if crashed.is_none() {
             drain(&self.api, &http, self.drain_for).await;
             // Whatever has not finished by now is not waited for.
@@ -229,32 +210,70 @@ impl App {
             tracing::warn!(%error, "the scheduler did not stop");
         }
         if has_committer {
-            self.api.committer.stop();
+            self.api.calls.committer.stop();
             self.committer_ended.all().await;
         }
         crashed.map_or(Ok(()), Err)
     }
 }
 
-fn live(settings: &Settings, hub: Hub, metrics: &Metrics, soft_state: Option<SoftState>) -> Live {
-    Live {
-        hub,
-        sockets: Sockets::new(&settings.limits, metrics.sockets.clone()),
-        tickets: Tickets::new(soft_state),
-        origins: Origins::new(&settings.server.allowed_origins, settings.server.listen),
-        rooms_per_socket: settings.limits.rooms_per_socket,
-        drain: watch::Sender::new(None),
-        asyncapi: asyncapi::document(&http::openapi_document()),
+fn live(
+    settings: &Settings,
+    hub: Hub,
+    storage: &Storage,
+    clock: Clock,
+    metrics: &Metrics,
+    soft_state: Option<SoftState>,
+) -> Live {
+    let limits = &settings.limits;
+    let admission = Admission::new(limits.sockets_per_owner, limits.sockets_per_address, metrics.sockets.clone());
+    let passes = StreamPasses::new(soft_state);
+    Live::new(hub, storage.queries.clone(), clock, admission, passes, limits.rooms_per_socket)
+}
+
+fn api(settings: &Settings, calls: Arc<Calls>, live: Arc<Live>, metrics: Arc<Metrics>) -> Api {
+    let openapi = http::openapi_document();
+    Api {
+        calls,
+        live,
+        metrics,
+        proxies: Proxies::new(&settings.server.trusted_proxies),
+        public_metrics: settings.server.public_metrics,
+        asyncapi: asyncapi::document(&openapi),
+        openapi,
     }
+}
+
+fn listen(
+    settings: &Settings,
+    api: &web::Data<Api>,
+    workers: Option<usize>,
+    drain_for: Duration,
+) -> Result<(Server, SocketAddr), StartError> {
+    let address = settings.server.listen;
+    let origins = Origins::new(&settings.server.allowed_origins, address);
+    let (calls, live) = (Arc::clone(&api.calls), Arc::clone(&api.live));
+    let sockets = web::Data::new(ws::Endpoint { calls, live, origins: origins.clone() });
+    let routes = Arc::new(move |config: &mut web::ServiceConfig| socket_routes(config, &sockets));
+    let started = Listening { address, workers, drain_for }.start(api, &origins, routes);
+    started.map_err(|reason| StartError::Listen { address, reason })
+}
+
+/// Routes of protocols that start as HTTP and go on without it.
+fn socket_routes(config: &mut web::ServiceConfig, endpoint: &web::Data<ws::Endpoint>) {
+    config
+        .app_data(endpoint.clone())
+        .service(http::resource("/ws", [http::get(ws::connect)]))
+        .service(http::resource("/ws/{room:[^/]*}", [http::get(ws::connect_room)]));
 }
 
 /// Sockets are told, and closed one after the other while requests are still served; then open requests may finish. Both
 /// together take no longer than `time`. By the time of the world outside: this is for whoever sent the signal.
 async fn drain(api: &Api, http: &ServerHandle, time: Duration) {
     let stopwatch = Stopwatch::start();
-    api.live.drain.send_replace(Some(time.mul_f64(SOCKETS_SHARE)));
+    api.live.end_within(time.mul_f64(SOCKETS_SHARE));
     let sockets_left = async {
-        while api.live.sockets.count() > 0 {
+        while api.live.admission.count() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -314,7 +333,7 @@ mod tests {
     async fn a_committer_that_ends_by_itself_stops_the_server() {
         let folder = tempfile::tempdir().unwrap();
         let app = app(folder.path()).await;
-        app.api.committer.stop();
+        app.api.calls.committer.stop();
         let crash = app.run(std::future::pending()).await.unwrap_err();
         assert_eq!(crash.to_string(), "the committer has crashed");
     }

@@ -54,7 +54,7 @@ impl Contention {
         }
     }
 
-    /// As one sees it who may see these rooms: in some of them, only documents counted singly.
+    /// Returns the counts as a caller sees them that may see these rooms: if not all, only documents counted singly.
     pub fn of(&self, tenant: &TenantId, rooms: &RoomGlobs) -> Tenant {
         let tenants = self.tenants.lock();
         let mut seen = tenants.get(tenant).cloned().unwrap_or_default();

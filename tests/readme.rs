@@ -9,7 +9,7 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use doclock::http::problem::Code;
+use doclock::calls::problem::Code;
 use serde_json::Value;
 
 const DOCLOCK: &str = env!("CARGO_BIN_EXE_doclock");

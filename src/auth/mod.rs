@@ -4,6 +4,7 @@
 //! 2. [`Keys::verify`] turns a token into a [`Caller`]. Everything else speaks of callers, never of tokens.
 //! 3. The owner of a lock is the caller's, whatever a body says.
 
+mod origins;
 mod rooms;
 pub mod secret;
 mod tokens;
@@ -16,6 +17,7 @@ use crate::locking::{
     Timestamp,
     names::{OwnerId, RoomId, TenantId},
 };
+pub use origins::Origins;
 pub use rooms::RoomGlobs;
 pub use tokens::{Claims, KeyError, Keys, TokenError};
 
@@ -29,6 +31,7 @@ pub enum Role {
     Admin,
 }
 
+/// Whom a token stands for.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub tenant: TenantId,
@@ -49,10 +52,12 @@ pub enum Forbidden {
 }
 
 impl Caller {
+    /// Fails if the caller has a lesser role.
     pub fn require(&self, role: Role) -> Result<(), Forbidden> {
         if self.role < role { Err(Forbidden::Role { needed: role }) } else { Ok(()) }
     }
 
+    /// Fails if the caller may not see the room, or has a lesser role.
     pub fn require_in(&self, role: Role, room: &RoomId) -> Result<(), Forbidden> {
         // Rooms first: who may not see a room learns nothing about it, not even which role it takes.
         if !self.rooms.allow(room) {

@@ -1,17 +1,13 @@
 //! JSON Web Tokens: which keys sign them, what they must say.
 
-use std::{
-    collections::HashMap,
-    fs,
-    path::Path,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
 use jsonwebtoken::{
     Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, decode_header,
     errors::ErrorKind,
     jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse},
 };
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
 use super::{Caller, Role, RoomGlobs};
@@ -86,7 +82,7 @@ struct Known {
     valid: Validity,
 }
 
-/// So many tokens are known at most; then all are forgotten, which costs one verification each.
+/// How many tokens are known at most; then all are forgotten, which costs one verification each.
 const KNOWN_TOKENS: usize = 10_000;
 
 struct Key {
@@ -116,8 +112,9 @@ impl Keys {
         Ok(Self { keys, known: RwLock::default() })
     }
 
+    /// Returns whom a token stands for, if one of the keys has signed it and its time has come and is not over.
     pub fn verify(&self, token: &str, now: Timestamp) -> Result<Arc<Caller>, TokenError> {
-        if let Some(known) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(token) {
+        if let Some(known) = self.known.read().get(token) {
             known.valid.check(now)?;
             return Ok(Arc::clone(&known.caller));
         }
@@ -125,7 +122,7 @@ impl Keys {
         let valid = Validity { from: claims.nbf, until: claims.exp };
         valid.check(now)?;
         let caller = Arc::new(caller(claims)?);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         if known.len() >= KNOWN_TOKENS {
             known.clear();
         }

@@ -10,6 +10,7 @@
 //! 4. A database that has lost what this process has seen in it ends the worker, and with it the server.
 //! 5. [`Committer::stop`] closes the queue; the workers finish what is in it and end.
 
+mod announcer;
 mod queue;
 mod worker;
 
@@ -19,11 +20,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     contention::Contention,
-    hub::Announcer,
     locking::{Command, Outcome},
     metrics::Metrics,
     storage::{StorageError, Writers},
 };
+pub use announcer::{Announcement, Announcements, Announcer, Extension};
 use queue::{Chore, Lanes, Queue, Reply};
 use worker::Worker;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::queue::{Chore, Lanes, Queue, Reply, Taken};
 use crate::{
     clock::Stopwatch,
+    committer::{Announcer, Extension},
     contention::Contention,
-    hub::{Announcer, Extension},
     locking::{Command, Done, Outcome},
     metrics::Metrics,
     storage::{

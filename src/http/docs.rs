@@ -1,14 +1,12 @@
-//! `/openapi.json`, `/asyncapi.json`, and the page at `/docs/` where one can try it. All files are in the binary.
+//! `/openapi.json`, `/asyncapi.json`, and the page at `/docs/` to try the API. All files are in the binary.
 
 use std::sync::{Arc, LazyLock};
 
 use actix_web::{HttpResponse, Responder, http::header, web};
 use utoipa_swagger_ui::Config;
 
-use super::{
-    Api,
-    problem::{Code, Problem},
-};
+use super::Api;
+use crate::calls::{Code, Problem};
 
 /// The description of this API
 #[utoipa::path(get, path = "/openapi.json", tag = "operations", security(()),
@@ -21,10 +19,10 @@ pub async fn openapi(api: web::Data<Api>) -> impl Responder {
 #[utoipa::path(get, path = "/asyncapi.json", tag = "operations", security(()),
     responses((status = 200, body = Object)))]
 pub async fn asyncapi(api: web::Data<Api>) -> impl Responder {
-    HttpResponse::Ok().content_type("application/json").body(api.live.asyncapi.clone())
+    HttpResponse::Ok().content_type("application/json").body(api.asyncapi.clone())
 }
 
-/// From `/docs`, and from `/` as long as there is no other page. Browsers would keep a permanent one.
+/// Leads from `/docs`, and from `/` as long as there is no other page, to `/docs/`. Browsers would keep a permanent redirect.
 pub async fn redirect() -> impl Responder {
     HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, "/docs/")).finish()
 }

@@ -3,37 +3,45 @@
 //! The same messages as over a WebSocket, in the same order, joined by the same means. The id of each says how far its
 //! reader has come; a browser sends the last one again when it comes back.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    body::BoxBody,
+    body::{BodyStream, BoxBody},
     http::{Method, header},
     rt, web,
 };
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use utoipa::IntoParams;
+use uuid::Uuid;
 
 use super::{
     Api,
-    call::{self, Call, RoomPath},
-    fields::Query,
-    problem::{Code, Problem},
+    body::Query,
+    extract::{self, RoomPath},
 };
 use crate::{
     auth::{Caller, Role, TokenError},
-    hub::{Outbox, Wire},
-    storage::tail::Start,
-    ws::{
-        Place,
-        join::{Asks, Newcomer},
-        wire,
+    calls::{Code, Problem},
+    live::{
+        Outbox, Place, Wire,
+        messages::{EventMessage, ExtensionMessage, PresenceMessage},
+        subscribe::{Head, Listener, Start, Subscription},
     },
+};
+
+static WIRE: Wire = Wire {
+    name: "event stream",
+    event: |event, at, sees_all| written(event.kind.name(), Some(at), &EventMessage::new(event, at.sequence, sees_all)),
+    // No stream asks for it.
+    extension: |lock| written(ExtensionMessage::TYPE, None, &ExtensionMessage::new(lock)),
+    presence: |room, change, participant| {
+        let message = PresenceMessage::new(room, change, participant);
+        written(message.r#type, None, &message)
+    },
+    page: |page, complete_to| written(page.r#type, complete_to, page),
 };
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -59,56 +67,57 @@ pub async fn events(
     RoomPath(room): RoomPath,
     Query(params): Query<StreamParams>,
 ) -> Result<HttpResponse<BoxBody>, Problem> {
-    let api = call::api(&request)?;
+    let api = extract::api(&request)?;
+    let live = &api.live;
     let caller = match &params.ticket {
-        Some(ticket) => api.live.tickets.redeem(ticket, &room, api.clock.now()).await?,
-        None => (*Call::of(&request, call::bearer(request.headers())?)?.caller).clone(),
+        Some(pass) => Arc::new(live.passes.redeem(pass, &room, live.clock.now()).await?),
+        None => extract::call_of(&request, extract::bearer(request.headers())?)?.caller,
     };
-    if caller.expires_at <= api.clock.wall() {
+    if caller.expires_at <= live.clock.wall() {
         return Err(TokenError::Expired.into());
     }
     caller.require_in(Role::Viewer, &room)?;
-    if api.draining.load(Ordering::Acquire) {
-        return Err(Problem::new(Code::Draining, "The server is stopping.").retry_after_ms(1000));
-    }
+    live.refuse_if_draining()?;
     let mut answer = HttpResponse::Ok();
     answer.content_type("text/event-stream").insert_header(("X-Accel-Buffering", "no"));
     if request.method() == Method::HEAD {
         return Ok(answer.finish());
     }
-    let (place, turns) = enter(&api, &request, &caller)?;
-    let after = request.headers().get("last-event-id").and_then(|id| wire::event_id(id.to_str().ok()?));
-    let asks = Asks { room, after, extensions: false, id: None };
+    let (place, turns) = enter(api, &request, &caller)?;
+    let after = request.headers().get("last-event-id").and_then(|id| event_id(id.to_str().ok()?));
+    let subscription = Subscription { room, after, extensions: false, id: None };
     let outbox = Outbox::streaming(Bytes::new(), false);
-    let body = outbox.body();
-    let newcomer = Newcomer { api, caller: Arc::new(caller), outbox, wire: Wire::EventStream, turns };
+    let body = BodyStream::new(outbox.stream());
+    let listener = Listener { live: Arc::clone(live), caller, outbox, wire: &WIRE, turns };
     // What cannot be read is told while there is a status to tell it by.
-    let start = newcomer.start(&asks).await?;
-    rt::spawn(Stream { newcomer, _place: place }.run(asks, start));
+    let start = listener.start(&subscription).await?;
+    rt::spawn(EventStream { listener, _place: place }.run(subscription, start));
     Ok(answer.insert_header((header::CACHE_CONTROL, "no-store")).body(body))
 }
 
 fn enter(api: &web::Data<Api>, request: &HttpRequest, caller: &Caller) -> Result<(Place, Arc<Semaphore>), Problem> {
     let too_many = |_| Problem::new(Code::LimitReached, "There are as many streams and sockets as may be.");
-    let (mut place, fits) = api.live.sockets.enter(api.proxies.client(request));
+    let client = api.proxies.client(request.peer_addr(), request.headers());
+    let (mut place, fits) = api.live.admission.enter(client);
     fits.map_err(too_many)?;
     let turns = place.belongs_to(caller).map_err(too_many)?;
     Ok((place, turns))
 }
 
-struct Stream {
-    newcomer: Newcomer,
+/// One reader's stream.
+struct EventStream {
+    listener: Listener,
     _place: Place,
 }
 
-impl Stream {
-    /// Until the reader is gone or too slow, its token ends, or the server stops.
-    async fn run(self, asks: Asks, start: Start) {
-        let Newcomer { api, caller, outbox, .. } = &self.newcomer;
-        let left_ms = caller.expires_at.millis_since(api.clock.wall());
-        let mut drain = api.live.drain.subscribe();
+impl EventStream {
+    /// Runs until the reader is gone or too slow, its token ends, or the server stops.
+    async fn run(self, subscription: Subscription, start: Start) {
+        let Listener { live, caller, outbox, .. } = &self.listener;
+        let left_ms = caller.expires_at.millis_since(live.clock.wall());
+        let mut drain = live.drains();
         let heard = async {
-            if let Ok(_member) = self.newcomer.join(&asks, start).await {
+            if let Ok(_memberships) = self.listener.join(subscription, start).await {
                 tokio::select! {
                     () = outbox.stopped() => {}
                     () = self.keep_alive() => {}
@@ -117,19 +126,52 @@ impl Stream {
         };
         tokio::select! {
             () = heard => {}
-            () = api.clock.sleep_until(api.clock.now().plus_millis(left_ms)) => {}
+            () = live.clock.sleep_until(live.clock.now().plus_millis(left_ms)) => {}
             _ = drain.wait_for(Option::is_some) => {}
         }
         outbox.end();
     }
 
-    /// A comment now and then, for proxies that end what is silent.
+    /// Sends a comment now and then, for proxies that end what is silent.
     async fn keep_alive(&self) {
+        let Listener { live, outbox, .. } = &self.listener;
         loop {
-            self.newcomer.api.clock.sleep(KEEP_ALIVE).await;
-            if self.newcomer.outbox.push(Bytes::from_static(b":\n\n")).is_err() {
+            live.clock.sleep(KEEP_ALIVE).await;
+            if outbox.push(Bytes::from_static(b":\n\n")).is_err() {
                 return;
             }
         }
+    }
+}
+
+/// A Server-Sent Event. Its id says how far its reader has come; what is in no log has none.
+fn written(kind: &str, id: Option<Head>, message: &impl Serialize) -> Bytes {
+    let id = id.map(|Head { epoch, sequence }| format!("id: {epoch}:{sequence}\n")).unwrap_or_default();
+    let mut event = format!("{id}event: {kind}\ndata: ").into_bytes();
+    // Our own types can always be written, and JSON has no line breaks of its own.
+    let _ = serde_json::to_writer(&mut event, message);
+    event.extend_from_slice(b"\n\n");
+    event.into()
+}
+
+/// What a client sends as `Last-Event-ID`; anything else is as good as none.
+fn event_id(text: &str) -> Option<Head> {
+    let (epoch, sequence) = text.trim().split_once(':')?;
+    Some(Head { epoch: Uuid::try_parse(epoch).ok()?, sequence: sequence.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_a_type_its_data_and_an_id_that_is_read_back() {
+        let head = Head { epoch: Uuid::from_u128(7), sequence: 42 };
+        let event = written("Kind", Some(head), &["a\nb"]);
+        let expected = format!("id: {}:42\nevent: Kind\ndata: [\"a\\nb\"]\n\n", head.epoch);
+        assert_eq!(event, Bytes::from(expected));
+        assert_eq!(event_id(&format!(" {}:42", head.epoch)), Some(head));
+        assert_eq!(written("Kind", None, &1), Bytes::from_static(b"event: Kind\ndata: 1\n\n"));
+        assert_eq!(event_id("42"), None);
     }
 }

@@ -1,77 +1,63 @@
-//! The HTTP API. One file per verb: request, handler, answer. This file is the route table.
+//! HTTP: what comes in is turned into calls, what comes out of them is rendered. This file is the route table.
 //!
-//! 1. `observe` gives the request an id, and at the end logs and counts it and renders a [`Problem`] if it failed.
-//! 2. `call::Call` finds out who calls; `call::DocumentPath` and `fields::Fields` parse what was sent.
-//! 3. The handler builds a command, has it committed, and shows the outcome as the caller may see it (`view`).
+//! 1. `observe` gives the request an id, and at the end logs and counts it, and renders a [`Problem`] if it failed.
+//! 2. `extract` finds out who calls and which document is meant; `body` reads the fields.
+//! 3. The handler (`locks`, `room_locks`, `admin`) runs the verb of `calls`, and its answer is written as JSON.
+//! 4. `event_stream` is a room live, as Server-Sent Events; `stream_passes` lets `EventSource` in.
+//!
+//! The routes of other protocols that start as HTTP are added by `app`, through [`resource`].
 
 mod admin;
-pub mod call;
+mod body;
 mod cors;
 mod docs;
 mod event_stream;
-pub mod extend_lock;
-pub mod fields;
+mod extract;
 mod health;
-pub mod lock_document;
+mod locks;
 mod observe;
 mod openapi;
-pub mod problem;
+mod problem;
 mod proxies;
-mod rates;
-mod read_lock;
-mod release;
 mod room_locks;
 pub mod server;
-mod stream_tickets;
-pub mod unlock;
-pub mod view;
+mod stream_passes;
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::Arc;
 
-use actix_web::{FromRequest, Handler, Resource, Responder, Route, guard, middleware::from_fn, web};
+use actix_web::{
+    FromRequest, Handler, Resource, Responder, Route, guard, http::header::HeaderValue, middleware::from_fn, web,
+};
 
 use crate::{
-    auth::Keys,
-    clock::Clock,
-    committer::Committer,
-    contention::Contention,
-    life::Life,
-    locking::Timestamp,
+    calls::{Calls, Code, Problem},
+    live::Live,
     metrics::Metrics,
-    storage::Queries,
-    ws::{self, Live},
 };
-pub use cors::Origins;
 pub use openapi::document as openapi_document;
-use problem::{Code, Problem};
 pub use proxies::Proxies;
-pub use rates::Rates;
-pub use stream_tickets::Tickets;
 
 /// What handlers work with.
 #[derive(Debug)]
 pub struct Api {
-    pub committer: Committer,
-    pub queries: Queries,
-    pub life: Arc<Life>,
-    pub clock: Clock,
-    pub keys: Keys,
+    pub calls: Arc<Calls>,
+    pub live: Arc<Live>,
     pub metrics: Arc<Metrics>,
-    pub contention: Arc<Contention>,
-    pub rates: Rates,
     pub proxies: Proxies,
-    pub started_at: Timestamp,
-    pub max_ttl_seconds: u32,
     pub public_metrics: bool,
-    pub draining: AtomicBool,
+    /// The descriptions of the API and of the WebSocket, as JSON.
     pub openapi: String,
-    pub live: Live,
+    pub asyncapi: String,
 }
 
-/// The whole application, for each worker of the HTTP server.
-pub fn app(
+/// Adds routes to the application of each worker.
+pub type Routes = Arc<dyn Fn(&mut web::ServiceConfig) + Send + Sync>;
+
+/// The whole application, for each worker of the HTTP server. `more_routes` are those of other protocols.
+fn app(
     api: web::Data<Api>,
     cors: actix_cors::Cors,
+    more_routes: Routes,
 ) -> actix_web::App<
     impl actix_web::dev::ServiceFactory<
         actix_web::dev::ServiceRequest,
@@ -84,7 +70,10 @@ pub fn app(
     actix_web::App::new()
         .app_data(api)
         .configure(routes)
-        .default_service(web::to(async || Problem::new(Code::NotFound, "No such path.").into_response()))
+        .configure(move |config| more_routes(config))
+        .default_service(web::to(async || {
+            actix_web::HttpResponse::from_error(Problem::new(Code::NotFound, "No such path."))
+        }))
         .wrap(from_fn(observe::observe))
         .wrap(cors)
 }
@@ -97,15 +86,10 @@ fn routes(config: &mut web::ServiceConfig) {
         config
             .service(resource(
                 &format!("{document}/lock"),
-                [
-                    get(read_lock::read_lock),
-                    post(lock_document::lock_document),
-                    put(extend_lock::extend_lock),
-                    delete(unlock::unlock),
-                ],
+                [get(locks::read_lock), post(locks::lock_document), put(locks::extend_lock), delete(locks::unlock)],
             ))
-            .service(resource(&format!("{document}/lock/release"), [post(release::release)]))
-            .service(resource(&format!("{document}/lock/verify"), [post(read_lock::verify)]));
+            .service(resource(&format!("{document}/lock/release"), [post(locks::release)]))
+            .service(resource(&format!("{document}/lock/verify"), [post(locks::verify)]));
     }
     config
         .service(resource(
@@ -118,9 +102,7 @@ fn routes(config: &mut web::ServiceConfig) {
             ],
         ))
         .service(resource("/api/rooms/{room:[^/]*}/events", [get(event_stream::events)]))
-        .service(resource("/api/stream-tickets", [post(stream_tickets::issue)]))
-        .service(resource("/ws", [get(ws::connect::connect)]))
-        .service(resource("/ws/{room:[^/]*}", [get(ws::connect::connect_room)]))
+        .service(resource("/api/stream-tickets", [post(stream_passes::issue)]))
         .service(resource("/api/admin/locks", [get(admin::locks)]))
         .service(resource("/api/admin/locks/unlock", [post(admin::unlock_matching)]))
         .service(resource("/api/admin/locks/{lease_id}", [delete(admin::unlock_one)]))
@@ -137,9 +119,9 @@ fn routes(config: &mut web::ServiceConfig) {
 }
 
 /// Methods as they stand in `Allow`, and the route for them.
-type Verb = (&'static str, Route);
+pub type Verb = (&'static str, Route);
 
-fn get<F: Handler<Args>, Args: FromRequest + 'static>(handler: F) -> Verb
+pub fn get<F: Handler<Args>, Args: FromRequest + 'static>(handler: F) -> Verb
 where
     F::Output: Responder + 'static,
 {
@@ -169,11 +151,12 @@ where
 }
 
 /// A path with its verbs; any other method gets 405 and the list of those.
-fn resource<const N: usize>(path: &str, verbs: [Verb; N]) -> Resource {
+pub fn resource<const N: usize>(path: &str, verbs: [Verb; N]) -> Resource {
     let allow = verbs.iter().map(|(method, _)| *method).collect::<Vec<_>>().join(", ");
+    let allow = HeaderValue::from_str(&allow).unwrap_or_else(|_| HeaderValue::from_static(""));
     let resource = web::resource(path).app_data(observe::RouteName::of(path));
     verbs
         .into_iter()
         .fold(resource, |resource, (_, route)| resource.route(route))
-        .default_service(web::to(move || std::future::ready(Problem::not_allowed(&allow).into_response())))
+        .default_service(web::to(move || std::future::ready(problem::not_allowed(&allow))))
 }

@@ -1,4 +1,4 @@
-//! Around every request: an id, a log line, a count, and problems rendered with the time.
+//! What happens around every request: it gets an id, is logged and counted, and its problem is rendered with the time.
 
 use std::sync::{
     Arc, LazyLock,
@@ -17,11 +17,12 @@ use actix_web::{
     web,
 };
 
-use super::{
-    Api,
-    problem::{Code, Problem},
+use super::{Api, problem};
+use crate::{
+    auth::Caller,
+    calls::{Code, Problem},
+    clock::Stopwatch,
 };
-use crate::{auth::Caller, clock::Stopwatch};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -40,7 +41,11 @@ pub async fn observe(
         None => Problem::new(Code::BadRequest, error.to_string()),
     });
     if let Some(problem) = &problem {
-        response = response.into_response(problem.render(api.clock.now()));
+        let allow = response.headers().get(header::ALLOW).cloned();
+        response = response.into_response(problem::render(problem, api.calls.clock.now()));
+        if let Some(allow) = allow {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
     }
 
     let headers = response.headers_mut();
@@ -56,7 +61,7 @@ pub async fn observe(
     Ok(response)
 }
 
-/// The client's own id if it sent a fit one; else the process's random part and a count.
+/// Returns the client's own id if it sent a fit one; else the process's random part and a count.
 fn request_id(request: &ServiceRequest) -> HeaderValue {
     static PROCESS: LazyLock<u32> = LazyLock::new(|| getrandom::u32().unwrap_or_default());
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -69,13 +74,17 @@ fn request_id(request: &ServiceRequest) -> HeaderValue {
     })
 }
 
-/// What a resource is called in logs and metrics: its pattern, without the router's own marks.
+/// The pattern of a route without the router's own marks: its name in logs and metrics, and where names stand in its path.
 #[derive(Debug, Clone)]
 pub struct RouteName(Arc<str>);
 
 impl RouteName {
     pub fn of(pattern: &str) -> Self {
         Self(pattern.replace(":[^/]*", "").replace(":.*", "").into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -117,7 +126,7 @@ fn log(
     let fields = (parameter("room"), parameter("document"), problem.map(|problem| problem.code.name()));
     let (room, document, code) = fields;
     let (id, status) = (id.to_str().unwrap_or("-"), response.status().as_u16());
-    let address = api.proxies.client(request).map(|address| address.to_string());
+    let address = api.proxies.client(request.peer_addr(), request.headers()).map(|address| address.to_string());
     let (method, duration_ms) = (method(request.method()), took.as_secs_f64() * 1000.0);
     if is_failure {
         tracing::warn!(

@@ -1,4 +1,5 @@
-//! The OpenAPI description, generated from the handlers. What all of them share is added here once.
+//! The OpenAPI description, generated from the handlers and the types of `calls`. What all of them share is added here
+//! once.
 
 use std::collections::BTreeMap;
 
@@ -12,31 +13,31 @@ use utoipa::{
     },
 };
 
-use super::{
-    admin, docs, event_stream, extend_lock, health, lock_document, problem, read_lock, release, room_locks,
-    stream_tickets, unlock,
-};
-use crate::locking::{
-    Metadata, Timestamp,
-    names::{DocumentId, DocumentVersion, MAX_NAME_BYTES, OwnerId, RequestId, RoomId, SessionId},
+use super::{admin, docs, event_stream, health, locks, problem::ProblemBody, room_locks, stream_passes};
+use crate::{
+    calls::{admin::events::EventType, problem},
+    locking::{
+        Metadata, Timestamp,
+        names::{DocumentId, DocumentVersion, MAX_NAME_BYTES, OwnerId, RequestId, RoomId, SessionId},
+    },
 };
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "doclock", description = "Real-time document locks with fencing tokens."),
     paths(
-        lock_document::lock_document,
-        extend_lock::extend_lock,
-        unlock::unlock,
-        release::release,
-        read_lock::read_lock,
-        read_lock::verify,
+        locks::lock_document,
+        locks::extend_lock,
+        locks::unlock,
+        locks::release,
+        locks::read_lock,
+        locks::verify,
         room_locks::room_locks,
         room_locks::lock_many,
         room_locks::extend_many,
         room_locks::unlock_many,
         event_stream::events,
-        stream_tickets::issue,
+        stream_passes::issue,
         admin::locks,
         admin::unlock_one,
         admin::unlock_matching,
@@ -48,7 +49,7 @@ use crate::locking::{
         docs::openapi,
         docs::asyncapi,
     ),
-    components(schemas(problem::ProblemBody<'static>, admin::EventType)),
+    components(schemas(ProblemBody<'static>, EventType)),
     // In the order of the page at `/docs/`: what editors need comes first.
     tags(
         (name = "locks", description = "One document. Paths without `{document}` mean the room's own, `main`."),
@@ -96,7 +97,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut Ope
     verbs.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Names in the path, and the problems any request may meet.
+/// Adds the names in the path, and the problems any request may meet.
 fn complete(operation: &mut Operation, path: &str, method: &HttpMethod) {
     let statuses: &[u16] = match (path.starts_with("/api/"), method) {
         (true, HttpMethod::Get) => &[400, 401, 403, 422, 429, 503],
@@ -144,7 +145,7 @@ fn idempotency_key() -> Parameter {
 }
 
 fn problem_response(status: u16) -> Response {
-    let codes = problem::Code::ALL.iter().filter(|code| code.status().as_u16() == status);
+    let codes = problem::Code::ALL.iter().filter(|code| code.status() == status);
     let names: Vec<_> = codes.map(|code| format!("`{}`", code.name())).collect();
     let body = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
     ResponseBuilder::new().description(names.join(", ")).content("application/problem+json", body).build()
@@ -214,7 +215,7 @@ mod tests {
         serde_json::from_str(&document()).unwrap()
     }
 
-    /// Every object in it, at any depth.
+    /// Collects every object in it, at any depth.
     fn objects<'v>(value: &'v Value, found: &mut Vec<&'v serde_json::Map<String, Value>>) {
         match value {
             Value::Object(object) => {
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_in_the_description_can_be_followed() {
         let description = described();
         let mut found = Vec::new();
         objects(&description, &mut found);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_standard_demands_is_there() {
+    fn path_parameters_are_required_and_answers_are_described() {
         let description = described();
         let mut found = Vec::new();
         objects(&description["paths"], &mut found);

@@ -1,11 +1,11 @@
-//! Where a request comes from, through proxies too.
+//! The address a request comes from, through proxies too.
 //!
 //! Anyone can send `X-Forwarded-For`, so it is believed only as far as the proxies go that the settings name. Each of them
 //! appends the address that has called it: the client is the last one that is not a proxy of ours.
 
 use std::net::{IpAddr, SocketAddr};
 
-use actix_web::{HttpRequest, http::header::HeaderMap};
+use actix_web::http::header::HeaderMap;
 
 use crate::settings::Network;
 
@@ -17,8 +17,9 @@ impl Proxies {
         Self(trusted.to_vec())
     }
 
-    pub fn client(&self, request: &HttpRequest) -> Option<IpAddr> {
-        Some(self.before(request.peer_addr()?.ip().to_canonical(), request.headers()))
+    /// The client's address, as far as the proxies in between can be believed.
+    pub fn client(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+        Some(self.before(peer?.ip().to_canonical(), headers))
     }
 
     fn before(&self, mut address: IpAddr, headers: &HeaderMap) -> IpAddr {
@@ -42,7 +43,7 @@ impl Proxies {
     }
 }
 
-/// Some proxies add the port.
+/// Parses an address; some proxies add the port.
 fn parse(hop: &str) -> Option<IpAddr> {
     let address = hop.parse().or_else(|_| hop.parse().map(|address: SocketAddr| address.ip()));
     address.ok().map(|address: IpAddr| address.to_canonical())

@@ -5,6 +5,7 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
@@ -28,14 +29,17 @@ use futures_util::stream;
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::AsyncWriteExt;
 
-use super::{Api, Origins};
-use crate::ws::Opening;
+use super::{Api, Routes, cors};
+use crate::{
+    auth::Origins,
+    live::upgrade::{Upgradable, Upgrade},
+};
 
 /// How long a client may leave what was sent to it unread.
 const UNREAD_FOR: Duration = Duration::from_secs(30);
 /// Connections that wait to be accepted: after a restart everyone comes back at once.
 const BACKLOG: i32 = 2048;
-/// Of one segment, in bytes. On loopback, where a proxy may be, the kernel would make them 64 KB: more than the window of
+/// The size of one segment, in bytes. On loopback, where a proxy may be, the kernel would make them 64 KB: more than the window of
 /// a client that has paused, so that nothing is sent to it when it reads again, until a timer says so that doubles up
 /// to minutes (docs/decisions/0013).
 const SEGMENT: u32 = 16 * 1024;
@@ -43,14 +47,19 @@ const REQUEST_HEAD_WITHIN: Duration = Duration::from_secs(10);
 
 pub struct Listening {
     pub address: SocketAddr,
-    /// Threads; one per core unless given.
+    /// How many threads; one per core unless given.
     pub workers: Option<usize>,
     pub drain_for: Duration,
 }
 
 impl Listening {
-    /// The server, and where it listens.
-    pub fn start(&self, api: &web::Data<Api>, origins: &Origins) -> io::Result<(Server, SocketAddr)> {
+    /// Returns the server, and where it listens. `more_routes` are those of other protocols that start as HTTP.
+    pub fn start(
+        &self,
+        api: &web::Data<Api>,
+        origins: &Origins,
+        more_routes: Routes,
+    ) -> io::Result<(Server, SocketAddr)> {
         let listener = listen(self.address)?;
         let address = listener.local_addr()?;
         let mut builder = Server::build().disable_signals().shutdown_timeout(self.drain_for.as_secs());
@@ -58,14 +67,14 @@ impl Listening {
             builder = builder.workers(workers);
         }
         let stopping = builder.graceful_shutdown_signal();
-        let (api, origins) = (api.clone(), origins.clone());
+        let (upgrades, api, origins) = (api.clone(), api.clone(), origins.clone());
         let application = move || {
-            let application = super::app(api.clone(), origins.middleware());
+            let application = super::app(api.clone(), cors::middleware(&origins), Arc::clone(&more_routes));
             map_config(application.into_factory(), |()| AppConfig::default())
         };
         let builder = builder.listen("doclock", listener, move || {
             let (application, stopping) = (application.clone(), stopping.clone());
-            let upgraded = application.clone();
+            let (api, upgraded) = (upgrades.clone(), application.clone());
             HttpService::build()
                 .graceful_shutdown_signal(move || {
                     let stopping = stopping.clone();
@@ -76,11 +85,11 @@ impl Listening {
                 .client_request_timeout(REQUEST_HEAD_WITHIN)
                 .on_connect_ext(|connection: &TcpStream, _| limit_silence(connection))
                 .upgrade(fn_factory(move || {
-                    let application = upgraded();
+                    let (api, application) = (api.clone(), upgraded());
                     async move {
                         let application = Rc::new(application.new_service(()).await?);
                         Ok::<_, ()>(fn_service(move |(request, connection)| {
-                            upgrade(Rc::clone(&application), request, connection)
+                            upgrade(api.clone(), Rc::clone(&application), request, connection)
                         }))
                     }
                 }))
@@ -109,13 +118,10 @@ fn limit_silence(connection: &TcpStream) {
     }
 }
 
-/// Marks a request whose connection can be handed over.
-#[derive(Debug, Clone, Copy)]
-pub struct Upgradable;
-
-/// The application answers as it answers everything. If it has agreed to the upgrade, the connection is the socket's; if
-/// not, it ends with the answer.
+/// The application answers as it answers everything. If its handler has left an [`Upgrade`], the connection is handed
+/// over to that; if not, it ends with the answer.
 async fn upgrade<S, B>(
+    api: web::Data<Api>,
     application: Rc<S>,
     request: Request,
     connection: Framed<TcpStream, Codec>,
@@ -127,15 +133,16 @@ where
     // What follows the head is not a body: whoever asks for one must not take it for empty.
     let payload: BoxedPayloadStream = Box::pin(stream::iter([Err(PayloadError::Incomplete(None))]));
     let (request, _) = request.replace_payload(Payload::Stream { payload });
-    request.extensions_mut().insert(Upgradable);
+    let client = api.proxies.client(request.peer_addr(), request.headers());
+    request.extensions_mut().insert(Upgradable { client });
     let mut response = application.call(request).await?;
-    let opening = response.response_mut().extensions_mut().remove::<Opening>();
+    let upgrade = response.response_mut().extensions_mut().remove::<Upgrade>();
 
     let (mut head, body) = Response::from(response).into_parts();
     let mut parts = connection.into_parts();
-    if let Some(opening) = opening {
+    if let Some(upgrade) = upgrade {
         parts.codec.encode(Message::Item((head, body.size())), &mut parts.write_buf)?;
-        opening.start(parts.io, &parts.write_buf, &parts.read_buf);
+        upgrade.start(parts.io, &parts.write_buf, &parts.read_buf);
         return Ok(());
     }
     head.head_mut().set_connection_type(ConnectionType::Close);
@@ -168,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_fits_into_the_window_of_who_reads_again() {
+    fn segments_are_small_enough_for_the_window_of_a_client_that_reads_again() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (connection, _) = listener.accept().unwrap();

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::hub::LISTED;
+use crate::live::presence::LISTED;
 
 /// A field of a message: its name, whether it is always there, its schema.
 type Field = (&'static str, bool, Value);

@@ -101,7 +101,7 @@ async fn a_renewed_token_must_be_of_the_same_caller() {
 }
 
 #[tokio::test]
-async fn an_owner_has_so_many_sockets_and_a_socket_so_many_rooms() {
+async fn sockets_per_owner_and_rooms_per_socket_are_limited() {
     let server = TestServer::configured(|settings| {
         settings.limits.sockets_per_owner = 2;
         settings.limits.rooms_per_socket = 2;
@@ -124,7 +124,7 @@ async fn an_owner_has_so_many_sockets_and_a_socket_so_many_rooms() {
 }
 
 #[tokio::test]
-async fn an_address_has_so_many_sockets() {
+async fn sockets_per_address_are_limited() {
     let server = TestServer::configured(|settings| settings.limits.sockets_per_address = 1).await;
     let first = server.editor("alice").socket("/ws").await;
     assert_eq!(server.editor("bob").unwelcomed("/ws").await.close_code().await, 4429);
@@ -149,7 +149,7 @@ async fn forwarded_for(server: &TestServer, addresses: [&str; 3]) -> Vec<String>
 }
 
 #[tokio::test]
-async fn an_address_is_the_one_a_trusted_proxy_names_and_no_one_else() {
+async fn the_address_of_a_client_is_the_one_a_trusted_proxy_names() {
     let clients = ["203.0.113.5", "203.0.113.6", "203.0.113.5"];
     let trusting = TestServer::configured(|settings| {
         settings.limits.sockets_per_address = 1;

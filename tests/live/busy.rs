@@ -51,7 +51,7 @@ async fn neither_pongs_nor_the_end_of_a_token_wait_for_the_last_page() {
 }
 
 #[tokio::test]
-async fn what_is_asked_at_once_is_answered_in_order() {
+async fn requests_sent_at_once_are_answered_in_order() {
     const TURNS: i64 = 50;
     let server = TestServer::start().await;
     let mut socket = server.editor("alice").socket("/ws").await;
@@ -77,7 +77,7 @@ async fn what_is_asked_at_once_is_answered_in_order() {
 }
 
 #[tokio::test]
-async fn a_new_token_does_not_wait_behind_what_is_being_done() {
+async fn a_new_token_does_not_wait_for_a_request_that_is_under_way() {
     let server = with_a_large_room().await;
     let token = server.token(Claims { exp: server.seconds_from_now(60), ..claims("eve", Role::Viewer) });
     let (mut socket, _) = Raw::in_room(&server.base, "room", &token).await;
@@ -101,7 +101,7 @@ async fn a_new_token_does_not_wait_behind_what_is_being_done() {
 }
 
 #[tokio::test]
-async fn who_asks_and_hangs_up_has_asked_and_is_answered_before_the_close() {
+async fn a_request_sent_before_the_close_is_answered() {
     let server = TestServer::start().await;
     let alice = server.editor("alice").connected();
     for _ in 0..40 {
@@ -126,7 +126,7 @@ fn files(server: &TestServer) -> Vec<(PathBuf, PathBuf)> {
 }
 
 #[tokio::test]
-async fn a_room_that_cannot_be_read_leaves_nobody_deaf() {
+async fn a_subscription_that_cannot_be_read_leaves_the_old_one_in_place() {
     let server = TestServer::start().await;
     let bob = server.viewer("bob");
     let (mut socket, _) = server.viewer("eve").in_room("room").await;

@@ -107,7 +107,7 @@ async fn every_message_is_as_described_and_every_description_is_of_a_message() {
 
 /// Commands are described as well: these are taken, and so they have to be as described.
 #[tokio::test]
-async fn what_may_be_asked_is_as_described() {
+async fn requests_are_as_described() {
     let server = TestServer::start().await;
     let description = server.bearing(None).get("/asyncapi.json").await.ok();
     let alice = server.editor("alice");

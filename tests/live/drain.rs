@@ -31,7 +31,7 @@ async fn see_it_out(mut socket: Raw, start: Instant) -> (u64, u16, Duration) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[allow(clippy::disallowed_methods, reason = "how closes are spread over a stop is real time")]
-async fn sigterm_tells_1000_sockets_and_closes_them_1012_one_after_the_other() {
+async fn sigterm_says_goodbye_to_1000_sockets_and_closes_them_1012_one_after_the_other() {
     const SOCKETS: usize = 1000;
     const LOCKS: usize = 100;
     allow_open_files(4000);

@@ -61,7 +61,7 @@ impl Stream {
 }
 
 #[tokio::test]
-async fn a_room_is_heard_as_an_event_stream_and_taken_up_again() {
+async fn an_event_stream_hears_a_room_and_resumes() {
     let server = TestServer::start().await;
     let (alice, eve) = (server.editor("alice"), server.viewer("eve"));
     alice.post(LOCK, json!({})).await.ok();
@@ -89,7 +89,7 @@ async fn a_room_is_heard_as_an_event_stream_and_taken_up_again() {
 }
 
 #[tokio::test]
-async fn a_ticket_is_good_once_for_30_s_and_for_its_rooms() {
+async fn a_stream_pass_is_good_once_for_30_s_and_for_its_rooms() {
     let server = TestServer::start().await;
     let (eve, stranger) = (server.viewer("eve"), server.bearing(None));
     let ticket = async |rooms: &[&str]| {

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use doclock::{auth::Role, ws::MAX_MESSAGE};
+use doclock::{auth::Role, live::socket::MAX_MESSAGE};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -123,7 +123,7 @@ async fn fuzz(base: &str, token: &str, dice: &mut Dice) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_100_000_frames_break_the_server_and_nothing_of_them_is_left() {
+async fn after_100_000_random_frames_the_server_works_and_keeps_nothing_of_them() {
     let home = Home::new().set("DOCLOCK_LIMITS__SOCKETS_PER_OWNER", "0");
     let mut process = home.start();
     let (editor, admin) = (process.editor("alice"), process.admin());

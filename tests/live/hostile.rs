@@ -39,7 +39,7 @@ async fn a_message_over_16_kib_is_closed_1009() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_closed_4400() {
+async fn a_frame_that_is_no_message_is_closed_4400() {
     let server = TestServer::start().await;
     for text in ["", "[]", "5", "{", "{}", r#"{"type": 5}"#, r#"{"type": "lock", "id": {}}"#] {
         let mut socket = server.editor("alice").socket("/ws").await;

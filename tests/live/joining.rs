@@ -15,7 +15,7 @@ fn lock(document: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_room_by_its_address_is_subscribed_at_once() {
+async fn a_socket_opened_by_the_address_of_a_room_is_subscribed_at_once() {
     let server = TestServer::start().await;
     server.editor("alice").post("/api/documents/a%2Fb/lock", json!({})).await.ok();
     let mut socket = server.viewer("eve").socket("/ws/a%2Fb").await;
@@ -144,7 +144,7 @@ fn by_the_log(log: &[Value]) -> BTreeMap<String, i64> {
 }
 
 #[tokio::test]
-async fn who_comes_back_gets_what_it_missed_across_a_restart_too() {
+async fn a_client_that_comes_back_gets_what_it_missed_also_after_a_restart() {
     let mut server = TestServer::start().await;
     let (mut socket, told) = server.viewer("eve").in_room("room").await;
     server.editor("alice").post(&lock(1), json!({})).await.ok();
@@ -187,7 +187,7 @@ async fn a_replay_shows_leases_as_the_live_notice_does() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_replayed_is_a_snapshot() {
+async fn a_client_whose_place_in_the_log_is_unknown_gets_a_snapshot() {
     let server = TestServer::start().await;
     let alice = server.editor("alice").connected();
     for _ in 0..501 {
@@ -219,7 +219,7 @@ async fn what_cannot_be_replayed_is_a_snapshot() {
 }
 
 #[tokio::test]
-async fn what_was_pruned_is_a_snapshot() {
+async fn a_client_whose_place_in_the_log_was_pruned_gets_a_snapshot() {
     let server = TestServer::start().await;
     let (_, told) = server.viewer("eve").in_room("room").await;
     server.editor("alice").post(&lock(1), json!({})).await.ok();

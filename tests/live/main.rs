@@ -31,10 +31,10 @@ mod joining;
 mod memory;
 mod notices;
 mod pair;
+mod passes;
 mod presence;
 mod presence_cluster;
 mod restarts;
-mod tickets;
 mod time;
 mod upgrade;
 

@@ -183,7 +183,7 @@ async fn extended_locks_are_told_to_those_who_ask() {
 }
 
 #[tokio::test]
-async fn who_has_unsubscribed_hears_nothing_more() {
+async fn a_client_that_has_unsubscribed_hears_nothing_more() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let mut socket = alice.in_room("room").await.0;

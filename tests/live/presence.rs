@@ -106,7 +106,7 @@ async fn a_page_that_is_loaded_again_does_not_flicker() {
 }
 
 #[tokio::test]
-async fn a_stream_hears_them_without_an_id() {
+async fn an_event_stream_hears_of_participants_without_an_id() {
     let server = TestServer::start().await;
     let mut stream = Stream::open(&server.viewer("alice"), "/api/rooms/room/events", None).await;
     assert_eq!(owners(&stream.next().await.data), ["alice"]);
@@ -162,7 +162,7 @@ async fn rooms_star_hears_of_people_in_rooms_its_token_may_see() {
 }
 
 #[tokio::test]
-async fn a_hundred_are_listed_and_who_comes_to_a_fuller_room_is_not_told_of() {
+async fn a_hundred_participants_are_listed_and_newcomers_to_a_fuller_room_are_not_announced() {
     let server = TestServer::start().await;
     let name = |index: usize| format!("viewer {index:03}");
     let mut sockets = Vec::new();

@@ -36,7 +36,7 @@ async fn people_on_two_servers_are_in_one_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_changes_servers_does_not_flicker() {
+async fn a_participant_that_changes_servers_does_not_flicker() {
     let pair = Pair::start().await;
     let (mut alice, _) = pair.first.in_room("alice", "room").await;
     let bob = pair.second.in_room("bob", "room").await.0;
@@ -152,7 +152,7 @@ async fn a_database_that_fails_delays_presence_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_left_is_read_as_news_and_deleted_later() {
+async fn a_departure_is_read_by_other_servers_and_deleted_later() {
     let Pair { clock, first, second, database } = Pair::start().await;
     let (mut alice, _) = first.in_room("alice", "room").await;
     let bob = second.in_room("bob", "room").await.0;

@@ -17,7 +17,7 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn who_does_not_say_who_it_is_within_10_s_is_closed_4401() {
+async fn a_socket_that_sends_no_token_within_10_s_is_closed_4401() {
     let server = TestServer::start().await;
     let mut socket = open(&server.base, "/ws", &[]).await;
     settle().await;

@@ -26,7 +26,7 @@ async fn text(caller: &Caller, head: &str, rest: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_said_together_with_the_handshake_is_heard() {
+async fn frames_sent_together_with_the_handshake_are_heard() {
     let server = TestServer::start().await;
     // A close frame, masked with zeros.
     let close = [0x88, 0x80, 0, 0, 0, 0];
@@ -37,7 +37,7 @@ async fn what_is_said_together_with_the_handshake_is_heard() {
 }
 
 #[tokio::test]
-async fn what_is_not_upgraded_is_answered_as_ever_and_ends() {
+async fn a_refused_upgrade_is_answered_as_any_request_and_ends() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     for (line, status, code) in [
@@ -55,7 +55,7 @@ async fn what_is_not_upgraded_is_answered_as_ever_and_ends() {
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_read_is_not_taken_for_none() {
+async fn a_body_behind_an_upgrade_is_refused_and_not_taken_for_none() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let body = r#"{"ttl_seconds": 5}"#;

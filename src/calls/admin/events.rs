@@ -1,0 +1,130 @@
+//! Lists the audit trail, which is the event log.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::{
+    auth::Role,
+    calls::{Call, PageLimit, Problem, fields::number_text, view::Timed},
+    locking::{
+        EventKind, Timestamp,
+        names::{OwnerId, RoomId},
+    },
+    storage::{event_log::Logged, queries::EventFilter},
+};
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventParams {
+    /// The last sequence known: events after it.
+    #[serde(default, deserialize_with = "number_text")]
+    #[param(nullable = false, minimum = 0)]
+    after: Option<i64>,
+    #[param(nullable = false)]
+    room: Option<RoomId>,
+    #[param(nullable = false)]
+    owner: Option<OwnerId>,
+    #[serde(rename = "type")]
+    #[param(nullable = false)]
+    kind: Option<EventType>,
+    /// 100 unless given.
+    #[serde(default, deserialize_with = "number_text")]
+    #[param(nullable = false, minimum = 1, maximum = 1000)]
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+pub enum EventType {
+    DocumentLocked,
+    DocumentUnlocked,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EventPageView {
+    /// Names the log: sequences of different epochs have nothing to do with each other.
+    epoch: Uuid,
+    items: Vec<EventView>,
+    /// `after` of the next page; null on the last.
+    #[schema(required)]
+    next_after: Option<i64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Event)]
+pub struct EventView {
+    sequence: i64,
+    r#type: String,
+    at: Timestamp,
+    room: String,
+    document: String,
+    #[schema(required)]
+    lease_id: Option<Uuid>,
+    fencing_token: i64,
+    owner_id: String,
+    #[schema(required)]
+    session_id: Option<String>,
+    #[schema(required)]
+    name: Option<String>,
+    acquired_at: Timestamp,
+    #[schema(value_type = Option<Object>, required)]
+    metadata: Option<Box<RawValue>>,
+    #[schema(required)]
+    document_version: Option<String>,
+    /// Of an end: `released`, `expired`, `taken_over`, `revoked` or `handed_over`.
+    #[schema(required)]
+    reason: Option<String>,
+    /// Who ended it.
+    #[schema(required)]
+    by: Option<String>,
+    /// The reason an admin gave.
+    #[schema(required)]
+    note: Option<String>,
+    /// How long it was held.
+    #[schema(required)]
+    held_ms: Option<i64>,
+}
+
+impl From<Logged> for EventView {
+    fn from(event: Logged) -> Self {
+        Self {
+            sequence: event.sequence,
+            r#type: event.kind,
+            at: event.at,
+            room: event.room,
+            document: event.document,
+            lease_id: event.lease_id,
+            fencing_token: event.fencing_token,
+            owner_id: event.owner_id,
+            session_id: event.session_id,
+            name: event.body.name,
+            acquired_at: Timestamp::from_millis(event.body.acquired_at),
+            metadata: event.body.metadata,
+            document_version: event.body.document_version,
+            reason: event.reason,
+            by: event.by,
+            note: event.note,
+            held_ms: event.held_ms,
+        }
+    }
+}
+
+pub async fn run(call: &Call, params: EventParams) -> Result<Timed<EventPageView>, Problem> {
+    call.caller.require(Role::Admin)?;
+    let after = params.after.unwrap_or_default();
+    if after < 0 {
+        return Err(Problem::invalid("after", "must not be negative"));
+    }
+    let kind = params.kind.map(|kind| match kind {
+        EventType::DocumentLocked => EventKind::LOCKED.to_owned(),
+        EventType::DocumentUnlocked => EventKind::UNLOCKED.to_owned(),
+    });
+    let filter = EventFilter { after, room: params.room, owner: params.owner, kind };
+    let limit = PageLimit::parse(params.limit)?.items();
+    let page = call.calls.queries.events(&call.caller.tenant, &call.caller.rooms, &filter, limit).await?;
+    let next_after = page.events.last().filter(|_| page.has_more).map(|event| event.sequence);
+    let items = page.events.into_iter().map(EventView::from).collect();
+    Ok(call.timed(EventPageView { epoch: page.epoch, items, next_after }))
+}

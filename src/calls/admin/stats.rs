@@ -1,0 +1,127 @@
+//! Says how busy a tenant is, and where.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::Role,
+    calls::{Call, Problem, view::Timed},
+    contention::Tenant,
+    locking::{
+        EndReason, Timestamp,
+        names::{DocumentId, RoomId},
+    },
+    storage::{
+        queries::LockFilter,
+        stats::{Spread, Stats},
+    },
+};
+
+const WINDOW_SECONDS: u32 = 3600;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StatsView {
+    /// Live locks now.
+    locks: u64,
+    /// The last hour, from the event log.
+    window_seconds: u32,
+    grants: i64,
+    grants_per_minute: f64,
+    ends: Ends,
+    /// How long locks that ended had been held.
+    hold_ms: SpreadView,
+    /// How long those who waited in line had to wait.
+    wait_ms: SpreadView,
+    contention: ContentionView,
+    /// Documents locked most often.
+    hottest: Vec<Hot>,
+}
+
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct Ends {
+    released: i64,
+    expired: i64,
+    taken_over: i64,
+    revoked: i64,
+    handed_over: i64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Spread)]
+pub struct SpreadView {
+    count: i64,
+    #[schema(required)]
+    p50: Option<i64>,
+    #[schema(required)]
+    p95: Option<i64>,
+    #[schema(required)]
+    max: Option<i64>,
+}
+
+/// Counted by this server since it started.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Contention)]
+pub struct ContentionView {
+    since: Timestamp,
+    /// Locks refused because someone had the document.
+    refused: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = HotDocument)]
+pub struct Hot {
+    room: RoomId,
+    document: DocumentId,
+    grants: i64,
+    /// Of this server since it started.
+    refused: u64,
+}
+
+impl StatsView {
+    fn new(stats: Stats, contention: &Tenant, locks: u64, since: Timestamp) -> Self {
+        let mut ends = Ends::default();
+        for (reason, count) in stats.ends {
+            match EndReason::from_name(&reason) {
+                Some(EndReason::Released) => ends.released = count,
+                Some(EndReason::Expired) => ends.expired = count,
+                Some(EndReason::TakenOver) => ends.taken_over = count,
+                Some(EndReason::Revoked) => ends.revoked = count,
+                Some(EndReason::HandedOver) => ends.handed_over = count,
+                None => {}
+            }
+        }
+        let hottest = stats.hottest.into_iter().map(|(room, document, grants)| {
+            let name = (RoomId::from_stored(room), DocumentId::from_stored(document));
+            let refused = contention.documents.get(&name).copied().unwrap_or_default();
+            Hot { room: name.0, document: name.1, grants, refused }
+        });
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people to read")]
+        let grants_per_minute = stats.grants as f64 * 60.0 / f64::from(WINDOW_SECONDS);
+        Self {
+            locks,
+            window_seconds: WINDOW_SECONDS,
+            grants: stats.grants,
+            grants_per_minute,
+            ends,
+            hold_ms: stats.held_ms.into(),
+            wait_ms: stats.waited_ms.into(),
+            contention: ContentionView { since, refused: contention.refused },
+            hottest: hottest.collect(),
+        }
+    }
+}
+
+impl From<Spread> for SpreadView {
+    fn from(Spread { count, p50, p95, max }: Spread) -> Self {
+        Self { count, p50, p95, max }
+    }
+}
+
+pub async fn run(call: &Call) -> Result<Timed<StatsView>, Problem> {
+    call.caller.require(Role::Admin)?;
+    let (tenant, rooms) = (&call.caller.tenant, &call.caller.rooms);
+    let window = call.now().plus_millis(-i64::from(WINDOW_SECONDS) * 1000);
+    let stats = call.calls.queries.stats(tenant, rooms, window).await?;
+    let locks = call.calls.queries.count_locks(tenant, rooms, &LockFilter::default(), &call.judged_at()).await?;
+    Ok(call.timed(StatsView::new(stats, &call.calls.contention.of(tenant, rooms), locks, call.calls.started_at)))
+}

@@ -1,0 +1,109 @@
+//! Extractors of bodies and query parameters: bytes on their way to `calls::fields`.
+
+use std::{future::Future, pin::Pin};
+
+use actix_web::{
+    FromRequest, HttpMessage, HttpRequest,
+    dev::Payload,
+    http::{Method, header},
+};
+use futures_util::StreamExt;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::calls::{Code, Problem, fields, release::ReleaseRequest};
+
+const MAX_BODY: usize = 16 * 1024;
+
+/// A JSON body; none at all is `{}`. A DELETE may give its fields as query parameters instead.
+#[derive(Debug)]
+pub struct Fields<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest for Fields<T> {
+    type Error = Problem;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, payload) = (request.clone(), payload.take());
+        Box::pin(async move {
+            let body = read(&request, payload, &["application/json"]).await?;
+            if request.method() == Method::DELETE && !request.query_string().is_empty() {
+                return fields::from_json_and_query(&body, request.query_string()).map(Self);
+            }
+            fields::from_json(&body).map(Self)
+        })
+    }
+}
+
+/// Query parameters of a GET.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest for Query<T> {
+    type Error = Problem;
+    type Future = std::future::Ready<Result<Self, Problem>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        std::future::ready(fields::from_query(request.query_string()).map(Self))
+    }
+}
+
+/// The body of `sendBeacon`, which may come as `text/plain`, with the token among its fields.
+#[derive(Debug)]
+pub struct Beacon {
+    /// The token, even if the rest cannot be understood.
+    pub access_token: Option<String>,
+    pub request: Result<ReleaseRequest, Problem>,
+}
+
+impl FromRequest for Beacon {
+    type Error = Problem;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, payload) = (request.clone(), payload.take());
+        Box::pin(async move {
+            let body = match read(&request, payload, &["application/json", "text/plain"]).await {
+                Ok(body) => body,
+                Err(problem) => return Ok(Self { access_token: None, request: Err(problem) }),
+            };
+            let mut request = fields::from_json(&body);
+            let access_token = match &mut request {
+                Ok(ReleaseRequest { access_token, .. }) => access_token.take(),
+                // Only a body that does not fit is read a second time.
+                Err(_) => token_alone(&body),
+            };
+            Ok(Self { access_token, request })
+        })
+    }
+}
+
+fn token_alone(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Token {
+        access_token: String,
+    }
+    serde_json::from_slice(body).ok().map(|Token { access_token }| access_token)
+}
+
+async fn read(request: &HttpRequest, mut payload: Payload, accepted: &[&str]) -> Result<Vec<u8>, Problem> {
+    let too_large = || Problem::new(Code::BodyTooLarge, format!("A body may have {MAX_BODY} bytes."));
+    let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if declared.is_some_and(|length: usize| length > MAX_BODY) {
+        return Err(too_large());
+    }
+    let mut body = Vec::with_capacity(declared.unwrap_or_default());
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|error| Problem::new(Code::BadRequest, format!("The body broke off: {error}")))?;
+        if body.len() + chunk.len() > MAX_BODY {
+            return Err(too_large());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    if !body.is_empty() && request.headers().contains_key(header::CONTENT_ENCODING) {
+        return Err(Problem::new(Code::UnsupportedMediaType, "Send it without a Content-Encoding."));
+    }
+    if !body.is_empty() && !accepted.contains(&request.content_type().to_ascii_lowercase().as_str()) {
+        return Err(Problem::new(Code::UnsupportedMediaType, format!("Send it as {}.", accepted.join(" or "))));
+    }
+    Ok(body)
+}

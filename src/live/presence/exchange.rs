@@ -1,0 +1,221 @@
+//! Servers on one database tell each other who is in their rooms.
+//!
+//! Twice a second each server
+//! 1. writes what has changed in its own rooms since the last time, under a version that counts up; and every few
+//!    seconds, at least, that it is alive;
+//! 2. looks which of the others has a version it has not read, reads what is new there, and hands it to the hub;
+//! 3. forgets those that have not been alive for 15 s.
+//!
+//! After a failure it is not known what was written, and a server that was given up has lost what it wrote: it then appears
+//! anew, under another id and with everyone who is there. In both cases nobody flickers, because the hub waits two
+//! seconds before it believes that somebody has left.
+//!
+//! Locks know nothing of this, and never wait for it.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::{Elsewhere, Participant, Sighting, SightingsWanted};
+use crate::{
+    clock::Clock,
+    live::Hub,
+    locking::{
+        Timestamp,
+        names::{OwnerId, RoomId, TenantId},
+    },
+    storage::{
+        StorageError,
+        soft_state::{LiveServer, ParticipantRow, SoftState},
+    },
+};
+
+const EVERY: Duration = Duration::from_millis(500);
+const BEAT_MS: i64 = 3000;
+const DEAD_AFTER_MS: i64 = 15_000;
+/// Departures are forgotten after one to two times this many rounds: others have read of them by then, or read everything.
+const FORGET_AFTER_ROUNDS: u32 = 60;
+/// How many ids of its own a server remembers from a long outage: the oldest have been given up already.
+const REMEMBERED: usize = 100;
+/// How long a server that stops waits for the database.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Stops the exchange.
+#[derive(Debug)]
+pub struct ExchangeHandle(oneshot::Sender<oneshot::Sender<()>>);
+
+impl ExchangeHandle {
+    /// Deletes what the server has said about its people, unless the database takes too long for it.
+    pub async fn stop(self) {
+        let (reply, stopped) = oneshot::channel();
+        if self.0.send(reply).is_ok() {
+            let _ = tokio::time::timeout(GOODBYE, stopped).await;
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Exchange {
+    database: SoftState,
+    hub: Hub,
+    clock: Clock,
+    stop: oneshot::Receiver<oneshot::Sender<()>>,
+    own: Option<Own>,
+    /// The ids it had before, as long as rows of theirs may be in the database.
+    before: Vec<Uuid>,
+    /// Up to which version it has read each of the others.
+    others: HashMap<Uuid, i64>,
+    has_failed: bool,
+}
+
+/// How others know this server.
+#[derive(Debug)]
+struct Own {
+    id: Uuid,
+    version: i64,
+    seen_at: Timestamp,
+    rounds: u32,
+    /// The version when departures were last forgotten.
+    forgotten_at: i64,
+}
+
+impl Exchange {
+    pub fn new(database: SoftState, hub: Hub, clock: Clock) -> (Self, ExchangeHandle) {
+        let (handle, stop) = oneshot::channel();
+        let (before, others) = (Vec::new(), HashMap::new());
+        (Self { database, hub, clock, stop, own: None, before, others, has_failed: false }, ExchangeHandle(handle))
+    }
+
+    pub async fn run(mut self) {
+        loop {
+            self.round().await;
+            tokio::select! {
+                () = tokio::time::sleep(EVERY) => {}
+                reply = &mut self.stop => {
+                    // What is left is forgotten by others after a while.
+                    let _ = self.database.forget_servers(&self.own_ids()).await;
+                    if let Ok(reply) = reply {
+                        let _ = reply.send(());
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn round(&mut self) {
+        match self.exchange().await {
+            Ok(()) => self.has_failed = false,
+            Err(error) => {
+                if !self.has_failed {
+                    tracing::warn!(%error, "cannot tell other servers who is here, trying again");
+                }
+                self.has_failed = true;
+                self.before = self.own_ids();
+                self.own = None;
+            }
+        }
+    }
+
+    async fn exchange(&mut self) -> Result<(), StorageError> {
+        self.speak().await?;
+        self.listen().await
+    }
+
+    async fn speak(&mut self) -> Result<(), StorageError> {
+        let wanted = if self.own.is_some() { SightingsWanted::Changed } else { SightingsWanted::All };
+        // Without a publisher the server is about to stop.
+        let Some(sightings) = self.hub.sightings(wanted).await else { return Ok(()) };
+        let rows: Vec<_> = sightings.into_iter().map(row).collect();
+        let now = self.clock.now();
+        let Some(own) = &mut self.own else {
+            let id = Uuid::new_v4();
+            let before = self.before.clone();
+            // Remembered first: if it fails, it may have happened all the same.
+            self.before.push(id);
+            self.before.drain(..self.before.len().saturating_sub(REMEMBERED));
+            self.database.appear(id, &before, rows, now).await?;
+            self.before.clear();
+            self.own = Some(Own { id, version: 1, seen_at: now, rounds: 0, forgotten_at: 0 });
+            return Ok(());
+        };
+        if !rows.is_empty() || now.millis_since(own.seen_at) >= BEAT_MS {
+            own.version += i64::from(!rows.is_empty());
+            own.seen_at = now;
+            if !self.database.say(own.id, own.version, rows, now).await? {
+                tracing::info!("other servers had given this one up: telling them again who is here");
+                self.own = None;
+                return Ok(());
+            }
+        }
+        own.rounds += 1;
+        if own.rounds == FORGET_AFTER_ROUNDS {
+            own.rounds = 0;
+            let forget = std::mem::replace(&mut own.forgotten_at, own.version);
+            self.database.forget_departed(own.id, forget).await?;
+        }
+        Ok(())
+    }
+
+    async fn listen(&mut self) -> Result<(), StorageError> {
+        let (now, own) = (self.clock.now(), self.own_ids());
+        let servers = self.database.servers().await?;
+        let is_dead = |server: &LiveServer| now.millis_since(server.seen_at) > DEAD_AFTER_MS;
+        let (dead, alive): (Vec<_>, Vec<_>) =
+            servers.into_iter().filter(|server| !own.contains(&server.id)).partition(is_dead);
+        if !dead.is_empty() {
+            let dead: Vec<_> = dead.iter().map(|server| server.id).collect();
+            self.database.forget_servers(&dead).await?;
+        }
+        // Newly come before gone: it may be one server with a new id.
+        for server in &alive {
+            if self.others.get(&server.id) != Some(&server.version) {
+                self.read(server.id).await?;
+            }
+        }
+        let gone = self.others.extract_if(|id, _| !alive.iter().any(|server| server.id == *id));
+        for (server, _) in gone {
+            self.hub.heard(Elsewhere::Gone { server });
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self, server: Uuid) -> Result<(), StorageError> {
+        let Some(said) = self.database.said_since(server, self.others.get(&server).copied()).await? else {
+            return Ok(());
+        };
+        let sightings = said.rows.into_iter().map(sighting).collect();
+        self.hub.heard(if said.is_complete {
+            Elsewhere::Everyone { server, sightings }
+        } else {
+            Elsewhere::Changed { server, sightings }
+        });
+        self.others.insert(server, said.version);
+        Ok(())
+    }
+
+    /// The id it has, and those it may have had.
+    fn own_ids(&self) -> Vec<Uuid> {
+        self.own.iter().map(|own| own.id).chain(self.before.iter().copied()).collect()
+    }
+}
+
+fn row(sighting: Sighting) -> ParticipantRow {
+    let Sighting { room: (tenant, room), participant: Participant { owner_id, name }, is_here } = sighting;
+    ParticipantRow {
+        tenant: tenant.to_string(),
+        room: room.to_string(),
+        owner_id: owner_id.to_string(),
+        name: name.map(|name| name.to_string()),
+        is_here,
+    }
+}
+
+fn sighting(row: ParticipantRow) -> Sighting {
+    Sighting {
+        room: (TenantId::from_stored(row.tenant), RoomId::from_stored(row.room)),
+        participant: Participant { owner_id: OwnerId::from_stored(row.owner_id), name: row.name.map(Into::into) },
+        is_here: row.is_here,
+    }
+}

@@ -1,0 +1,111 @@
+//! The way in: what the connection brings, as messages.
+
+use std::{cell::RefCell, io::ErrorKind, sync::Arc};
+
+use tokio::{io::Interest, net::TcpStream, task::coop};
+
+use super::decoder::{Broken, Decoder, Incoming};
+
+const BUFFER: usize = 16 * 1024;
+
+thread_local! {
+    /// One buffer for all sockets of a thread: a quiet socket needs none.
+    static RECEIVED: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
+}
+
+pub(super) struct Reader {
+    connection: Arc<TcpStream>,
+    decoder: Decoder,
+}
+
+impl Reader {
+    /// `received` is what has been read already.
+    pub fn new(connection: Arc<TcpStream>, received: &[u8]) -> Self {
+        let mut decoder = Decoder::default();
+        decoder.feed(received);
+        Self { connection, decoder }
+    }
+
+    /// Returns the next message; none once the client is gone. Cancel safe: what has been read is kept.
+    pub async fn next(&mut self) -> Option<Result<Incoming, Broken>> {
+        loop {
+            if let Some(incoming) = self.decoder.next().transpose() {
+                return Some(incoming);
+            }
+            let Self { connection, decoder } = self;
+            read(connection, |chunk| decoder.feed(chunk)).await?;
+        }
+    }
+
+    /// Reads on until the client has answered the close or is gone. To leave while it still sends would reset the
+    /// connection, and the close code would never arrive.
+    pub async fn discard(&mut self) {
+        loop {
+            match self.next().await {
+                Some(Ok(Incoming::Close)) | None => return,
+                Some(Ok(_)) => {}
+                // What follows is no frames any more.
+                Some(Err(_)) => break,
+            }
+        }
+        self.decoder = Decoder::default();
+        while read(&self.connection, |_| ()).await.is_some() {}
+    }
+}
+
+/// Reads once, as soon as there is something. None once the client is gone.
+async fn read(connection: &TcpStream, mut each: impl FnMut(&[u8])) -> Option<()> {
+    // One that never stops talking lets others have their turn.
+    coop::consume_budget().await;
+    loop {
+        // Not `readable()`: this one takes the place of the HTTP server's waker, which would keep its task's memory.
+        std::future::poll_fn(|context| connection.poll_read_ready(context)).await.ok()?;
+        let read =
+            RECEIVED.with_borrow_mut(|buffer| connection.try_read(buffer).inspect(|length| each(&buffer[..*length])));
+        match read {
+            Ok(0) => return None,
+            Ok(length) => {
+                if length < BUFFER {
+                    // That was all. To say so here saves a call that would find nothing.
+                    let nothing = || Err::<(), _>(ErrorKind::WouldBlock.into());
+                    let _ = connection.try_io(Interest::READABLE, nothing);
+                }
+                return Some(());
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The reader of a client that has sent these bytes, and stays.
+    async fn reader(bytes: &[u8]) -> (Reader, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (connection, _) = listener.accept().await.unwrap();
+        (Reader::new(Arc::new(connection), bytes), client)
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_answered_the_close_is_not_waited_for() {
+        let (mut reader, _client) = reader(&[0x81, 0x81, 0, 0, 0, 0, b'x', 0x88, 0x80, 0, 0, 0, 0]).await;
+        assert!(reader.discard().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_still_sends_is_read_until_it_is_gone() {
+        for bytes in [&b"\x81\x01x"[..], b"\x81\x81\0\0\0\0x", b"\xFF"] {
+            let (mut reader, client) = reader(bytes).await;
+            assert!(reader.discard().now_or_never().is_none());
+            drop(client);
+            reader.discard().await;
+        }
+    }
+}
