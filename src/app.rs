@@ -21,14 +21,9 @@ use crate::{
         secret::{self, Secret, SecretError},
     },
     calls::{Calls, Rates},
-    clock::{Clock, ManualClock, Stopwatch},
-    cluster::Tail,
     committer::{self, Announcer, Committer},
     contention::Contention,
-    expiry::Expiry,
     http::{self, Api, Proxies, server::Listening},
-    jobs::{self, Sweeper},
-    life::{self, Life},
     live::{
         Admission, Hub, Live, Publisher,
         passes::StreamPasses,
@@ -37,7 +32,14 @@ use crate::{
     locking::{Policy, Timestamp},
     metrics::Metrics,
     settings::Settings,
-    storage::{OpenError, SoftState, Storage, StorageError},
+    storage::{OpenError, SoftState, Storage, StorageError, Tail},
+    time::{
+        clock::{Clock, ManualClock, Stopwatch},
+        expiry::Expiry,
+        heartbeat,
+        liveness::Life,
+        sweep::{self, Sweeper},
+    },
     ws::{self, asyncapi},
 };
 
@@ -124,7 +126,7 @@ impl App {
         let writers = storage.writers(policy(&settings), &clock, &life)?;
         let (announcer, announcements) = Announcer::new();
         let (committer, committer_ended) = Committer::start(writers, &metrics, &contention, &announcer)?;
-        life::beat(&committer).await;
+        heartbeat::beat(&committer).await;
 
         let own = storage.own.clone();
         let mut workers = JoinSet::new();
@@ -138,10 +140,10 @@ impl App {
             Expiry { committer: committer.clone(), queries: own, life: Arc::clone(&life), clock: clock.clone() };
         let soft_state = storage.soft_state();
         let sweeper = Sweeper { expiry: expiry.clone(), metrics: Arc::clone(&metrics), soft_state: soft_state.clone() };
-        let scheduler = jobs::start(sweeper.clone(), &settings.jobs.sweep, !options.without_workers).await?;
+        let scheduler = sweep::start(sweeper.clone(), &settings.jobs.sweep, !options.without_workers).await?;
         let mut presence = None;
         if !options.without_workers {
-            workers.spawn(life::run(committer.clone(), clock.clone()));
+            workers.spawn(heartbeat::run(committer.clone(), clock.clone()));
             workers.spawn(expiry.run());
             presence = soft_state.clone().map(|soft_state| {
                 let (exchange, handle) = Exchange::new(soft_state, hub.clone(), clock.clone());

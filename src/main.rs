@@ -8,10 +8,10 @@ use clap::{Args, Parser, Subcommand};
 use doclock::{
     app::{App, Crash, Options, StartError},
     auth::{Claims, Role, secret},
-    clock::Clock,
     locking::Timestamp,
     logging,
     settings::{Settings, Sources},
+    time::clock::Clock,
 };
 
 /// Requests are many small allocations on several threads, which it serves faster than the system's (docs/benchmarks.md).

@@ -35,15 +35,17 @@ use std::sync::Arc;
 
 use crate::{
     auth::{Caller, Keys, Role},
-    clock::Clock,
     committer::Committer,
     contention::Contention,
-    life::{Judged, Life},
     locking::{
         Command, DocumentKey, Holder, LeaseId, Metadata, Outcome, Timestamp,
         names::{DocumentId, RequestId, RoomId, SessionId},
     },
     storage::Queries,
+    time::{
+        clock::Clock,
+        liveness::{Judged, Life},
+    },
 };
 pub use problem::{Code, Problem};
 pub use rates::Rates;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::queue::{Chore, Lanes, Queue, Reply, Taken};
 use crate::{
-    clock::Stopwatch,
     committer::{Announcer, Extension},
     contention::Contention,
     locking::{Command, Done, Outcome},
@@ -13,6 +12,7 @@ use crate::{
         StorageError, Writer,
         batch::{Appended, Committed},
     },
+    time::clock::Stopwatch,
 };
 
 const PRUNE_ROWS: u32 = 1000;

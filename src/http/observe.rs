@@ -21,7 +21,7 @@ use super::{Api, problem};
 use crate::{
     auth::Caller,
     calls::{Code, Problem},
-    clock::Stopwatch,
+    time::clock::Stopwatch,
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -42,8 +42,8 @@ use tokio::sync::watch;
 
 use crate::{
     calls::{Code, Problem},
-    clock::Clock,
     storage::Queries,
+    time::clock::Clock,
 };
 pub use admission::{Admission, Place, TooMany};
 pub use end::{Close, End};

@@ -30,15 +30,14 @@ use super::{
     rooms::Rooms,
 };
 use crate::{
-    clock::Clock,
-    cluster::Tail,
     committer::{Announcement, Announcements, Extension},
     locking::{Timestamp, names::TenantId},
     storage::{
-        Queries, StorageError,
+        Queries, StorageError, Tail,
         batch::Appended,
         tail::{Head, Sequenced},
     },
+    time::clock::Clock,
 };
 
 const PAGE: u64 = 500;

@@ -27,14 +27,14 @@ use std::{
 use sea_orm::{DatabaseConnection, DbErr, EntityTrait, QueryOrder, sqlx::postgres::PgConnectOptions};
 
 use crate::{
-    clock::Clock,
-    life::Life,
     locking::{Command, Policy, Timestamp},
     settings::DatabaseUrl,
+    time::{clock::Clock, liveness::Life},
 };
 use batch::{Committed, Expired};
 use entities::{event, server_life};
 pub use new_epoch::{NewEpoch, NewEpochError, new_epoch};
+pub use postgres::notify::Tail;
 pub use queries::Queries;
 pub use soft_state::SoftState;
 pub use sqlite::backup::{BackupError, backup};

@@ -12,10 +12,9 @@ use uuid::Uuid;
 
 use super::{Home, OpenError, Storage, entities::server_life, postgres, sqlite};
 use crate::{
-    clock::Clock,
-    life::Life,
     locking::{EndReason, Event, EventKind, Lock, Timestamp},
     settings::DatabaseUrl,
+    time::{clock::Clock, liveness::Life},
 };
 
 /// More grants on one document than can have been lost.

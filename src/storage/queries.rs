@@ -17,11 +17,11 @@ use super::{
 };
 use crate::{
     auth::RoomGlobs,
-    life::{Judged, Outages},
     locking::{
         DocumentKey, Holder, Lock, Metadata, Timestamp,
         names::{DocumentId, DocumentVersion, OwnerId, RoomId, SessionId, TenantId},
     },
+    time::liveness::{Judged, Outages},
 };
 
 #[derive(Debug, Clone)]

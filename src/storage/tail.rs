@@ -13,11 +13,11 @@ use super::{
     queries::{in_time, lock},
 };
 use crate::{
-    life::{Outage, Outages},
     locking::{
         Event, Lock, Timestamp,
         names::{RoomId, TenantId},
     },
+    time::liveness::{Outage, Outages},
 };
 
 /// Who has missed more than this is better served by a snapshot.

@@ -5,11 +5,9 @@ use std::time::Duration;
 use doclock::{
     app::{App, Options},
     auth::{Claims, Role},
-    clock::ManualClock,
-    jobs::Sweeper,
-    life,
     locking::Timestamp,
     settings::{DatabaseUrl, Settings, Sources},
+    time::{clock::ManualClock, heartbeat, sweep::Sweeper},
 };
 use reqwest::Method;
 use sea_orm::{ConnectionTrait as _, Database, DatabaseConnection};
@@ -100,7 +98,7 @@ impl TestServer {
         while !left.is_zero() {
             let step = left.min(Duration::from_secs(1));
             self.clock.advance(step);
-            life::beat(&self.sweeper.expiry.committer).await;
+            heartbeat::beat(&self.sweeper.expiry.committer).await;
             left -= step;
         }
     }
@@ -117,7 +115,7 @@ impl TestServer {
     /// A server that was away for hours: locks that had ended stay ended, and nothing had to beat all that time.
     pub async fn skip_hours(&self, hours: u64) {
         self.clock.advance(Duration::from_secs(hours * 3600));
-        life::beat(&self.sweeper.expiry.committer).await;
+        heartbeat::beat(&self.sweeper.expiry.committer).await;
     }
 
     /// The database itself, past the server.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use doclock::{
     app::{App, Options},
     auth::{Claims, Role},
-    clock::ManualClock,
     locking::Timestamp,
     settings::{DatabaseUrl, Settings, Sources},
+    time::clock::ManualClock,
 };
 use reqwest::Method;
 use serde_json::{Value, json};

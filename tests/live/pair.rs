@@ -5,8 +5,8 @@ use std::time::Duration;
 use doclock::{
     app::Options,
     auth::{Claims, Role},
-    clock::ManualClock,
     settings::DatabaseUrl,
+    time::clock::ManualClock,
 };
 use sea_orm::{ConnectionTrait, Database, DatabaseConnection};
 

@@ -18,11 +18,13 @@ use std::{
 
 use doclock::{
     auth::RoomGlobs,
-    clock::{Clock, ManualClock},
-    life::{Judged, Life},
     locking::{Command, Outcome, Policy, Timestamp, names::TenantId},
     settings::DatabaseUrl,
     storage::{Storage, Writer, Writers, queries::EventFilter},
+    time::{
+        clock::{Clock, ManualClock},
+        liveness::{Judged, Life},
+    },
 };
 use proptest::{collection::vec, prelude::*};
 use tempfile::TempDir;

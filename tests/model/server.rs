@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use doclock::{
-    life::Life,
     locking::{Command, Outcome, Policy, Timestamp},
     settings::DatabaseUrl,
     storage::{Storage, Writer},
+    time::liveness::Life,
 };
 
 use crate::block_on;

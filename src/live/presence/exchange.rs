@@ -19,7 +19,6 @@ use uuid::Uuid;
 
 use super::{Elsewhere, Participant, Sighting, SightingsWanted};
 use crate::{
-    clock::Clock,
     live::Hub,
     locking::{
         Timestamp,
@@ -29,6 +28,7 @@ use crate::{
         StorageError,
         soft_state::{LiveServer, ParticipantRow, SoftState},
     },
+    time::clock::Clock,
 };
 
 const EVERY: Duration = Duration::from_millis(500);

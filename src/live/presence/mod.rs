@@ -25,11 +25,11 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{
-    clock::Clock,
     locking::{
         Timestamp,
         names::{OwnerId, RoomId, TenantId},
     },
+    time::clock::Clock,
 };
 
 pub use exchange::{Exchange, ExchangeHandle};

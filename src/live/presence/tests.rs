@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{PresenceChange::*, *};
-use crate::clock::ManualClock;
+use crate::time::clock::ManualClock;
 
 struct House {
     clock: ManualClock,

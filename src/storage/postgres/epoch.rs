@@ -5,13 +5,13 @@ use uuid::Uuid;
 
 use super::{load::lock, save, time};
 use crate::{
-    life::Outages,
     locking::{DocumentKey, Lock, Timestamp},
     storage::{
         event_log::random_epoch,
         new_epoch::{NewEpoch, TOKEN_MARGIN, revoked},
         queries::key,
     },
+    time::liveness::Outages,
 };
 
 const PAGE: i64 = 2000;

@@ -4,13 +4,13 @@ use sea_orm::sqlx::{self, AssertSqlSafe, Executor as _, PgConnection, Row as _, 
 
 use super::{Failure, quick::Quick, time::Time};
 use crate::{
-    life::Outages,
     locking::{
         DocumentKey, DocumentRow, EndReason, Ending, Fingerprint, Holder, Lock, Lookup, Memo, MemoKey, Metadata,
         Timestamp, Which,
         names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
     },
     storage::{ENDINGS_SEARCHED, batch::Batch, memo, queries::key},
+    time::liveness::Outages,
 };
 
 type Result<T> = std::result::Result<T, sqlx::Error>;

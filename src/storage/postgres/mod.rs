@@ -17,6 +17,7 @@
 
 pub mod epoch;
 mod load;
+pub mod notify;
 mod quick;
 mod save;
 mod time;
@@ -40,9 +41,8 @@ use super::{
     event_log::{Known, KnownHead, random_epoch},
 };
 use crate::{
-    clock::Clock,
-    life::Life,
     locking::{Command, Decision, Expire, Policy, Timestamp},
+    time::{clock::Clock, liveness::Life},
 };
 use load::Wish;
 use time::Time;

@@ -6,9 +6,9 @@ use sea_orm::sqlx::{self, Executor as _, PgConnection, Row as _, postgres::PgRow
 
 use super::load::{self, Wish, moment};
 use crate::{
-    life::{Life, Outage, Outages},
     locking::Timestamp,
     storage::event_log::{Head, Known, Mark},
+    time::liveness::{Life, Outage, Outages},
 };
 
 /// The time and what it has to be compared with, and the head of the log, which is read along with it.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::clock::Stopwatch;
+use crate::time::clock::Stopwatch;
 
 /// Device and inode. Not used again for another file while a connection holds this one open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

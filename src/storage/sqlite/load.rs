@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
 use crate::{
-    life::{Outage, Outages},
     locking::{
         DocumentKey, DocumentRow, EndReason, Ending, Fingerprint, Holder, Lock, Lookup, Memo, MemoKey, Metadata,
         Timestamp, Which,
@@ -18,6 +17,7 @@ use crate::{
         memo,
         queries::key,
     },
+    time::liveness::{Outage, Outages},
 };
 
 type Result<T> = std::result::Result<T, rusqlite::Error>;

@@ -35,11 +35,13 @@ use super::{
     event_log::{Head, KnownHead, random_epoch},
 };
 use crate::{
-    clock::Clock,
-    life::{Life, Outage, Outages},
     locking::{
         Change, Command, Expire, Policy, Timestamp,
         names::{OwnerId, TenantId},
+    },
+    time::{
+        clock::Clock,
+        liveness::{Life, Outage, Outages},
     },
 };
 use file::{FileId, Watch};

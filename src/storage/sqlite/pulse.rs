@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use crate::{life::Life, locking::Timestamp};
+use crate::{locking::Timestamp, time::liveness::Life};
 
 #[derive(Debug)]
 pub(super) struct Pulse {

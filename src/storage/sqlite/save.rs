@@ -3,13 +3,13 @@
 use rusqlite::{CachedStatement, Connection, params};
 
 use crate::{
-    life::{Outage, Outages},
     locking::{Change, DocumentKey, DocumentRow, Event, Lock, Memo, MemoKey, Timestamp, names::DocumentVersion},
     storage::{
         batch::Batch,
         event_log::{Head, Row as EventRow},
         memo,
     },
+    time::liveness::{Outage, Outages},
 };
 
 type Result<T> = std::result::Result<T, rusqlite::Error>;

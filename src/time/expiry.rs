@@ -7,10 +7,9 @@
 
 use std::sync::Arc;
 
+use super::{clock::Clock, liveness::Life};
 use crate::{
-    clock::Clock,
     committer::{Committer, SubmitError},
-    life::Life,
     storage::Queries,
 };
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
-use crate::{committer::SubmitError, expiry::Expiry, metrics::Metrics, storage::SoftState};
+use super::expiry::Expiry;
+use crate::{committer::SubmitError, metrics::Metrics, storage::SoftState};
 
 /// What a sweep works with.
 #[derive(Debug, Clone)]

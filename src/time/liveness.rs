@@ -1,4 +1,4 @@
-//! Signs of life, outages and grace.
+//! Signs of life, outages and grace: what they mean. Pure; `heartbeat` gives the signs.
 //!
 //! 1. Every second a server that reaches the database writes `last_alive`.
 //! 2. Whoever finds `last_alive` more than 3 s ago has found an outage, whatever its cause. Before anything is decided,
@@ -9,11 +9,11 @@
 //! 4. Reads between an outage and the row that ends it judge locks by the moment it began ([`Life::judged_at`]), which is
 //!    what grace will make true.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::{clock::Clock, committer::Committer, locking::Timestamp};
+use crate::locking::Timestamp;
 
 /// Nobody reached the database after `last_alive` until `back`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,8 +130,6 @@ pub struct Judged {
 impl Life {
     pub const BEAT_MS: i64 = 1000;
     pub const OUTAGE_MS: i64 = 3000;
-    /// Twice per beat, so that the rounding of timers cannot stretch a beat to two.
-    const TICK: Duration = Duration::from_millis(500);
 
     pub fn new(last_alive: Timestamp) -> Self {
         Self { known: RwLock::new(Known { last_alive, outages: Arc::default() }) }
@@ -158,18 +156,6 @@ impl Life {
         let known = self.known.read();
         let at = if Self::is_outage(known.last_alive, now) { known.last_alive } else { now };
         Judged { at, outages: Arc::clone(&known.outages) }
-    }
-}
-
-/// One sign of life. A failure is logged by the committer and seen in `/readyz`.
-pub async fn beat(committer: &Committer) {
-    let _ = committer.beat().await;
-}
-
-pub async fn run(committer: Committer, clock: Clock) {
-    loop {
-        beat(&committer).await;
-        clock.sleep(Life::TICK).await;
     }
 }
 
