@@ -2,10 +2,16 @@
 //!
 //! One batch, one transaction at READ COMMITTED:
 //! 1. One call of `doclock_load` locks `documents` rows in key order, then `document_locks` rows in key order, and then
-//!    reads the time, each by a statement of its own: one that had to wait for a lock has an old view of everything but
-//!    the locked row. Missing documents are inserted, and it is called again. Everything else is read under those locks.
+//!    reads memos, the time and the log's head, each by a statement of its own: one that had to wait for a lock has an
+//!    old view of everything but the locked row. A document whose row must be there and was not read is inserted, and
+//!    all is loaded again: its first lock may have been committed between two of the statements. How earlier locks ended
+//!    is read under those locks.
 //! 2. The commands are decided; what changed is written by one statement.
-//! 3. Its last part locks `log_head`, which gives the events their sequences: gap-free, in commit order.
+//! 3. Its last part locks `log_head`, under the epoch that was read, which gives the events their sequences: gap-free, in
+//!    commit order. If anything were waited for after that, everyone would wait with it.
+//!
+//! Expiry takes its steps by the same function, which then picks the locks that are due and skips those that somebody else
+//! has locked. A writer of its own does this and the other chores.
 //!
 //! Plain heartbeats and unlocks lock no `documents` row: a live lock that is extended or ended needs nothing of it. One
 //! that would be refused is left out and decided the long way, in a transaction of its own: a statement that waited for

@@ -2,6 +2,10 @@
 //!
 //! rusqlite with cached statements rather than sea-orm: half the time per command (docs/decisions).
 //!
+//! One transaction: BEGIN IMMEDIATE, a sign of life if one is due (after an outage, grace first), load, decide, save, COMMIT.
+//! What the thread knows of the rows (head, outages, locks per owner) changes only after COMMIT: a batch that fails leaves
+//! it as it was.
+//!
 //! After an error that is not one command's own, the connection is dropped and the next batch opens a new one: a file
 //! that was locked, full, broken or away is served again as soon as it is there. A file that is not where it was is
 //! neither written nor read any more: what would be answered from it is gone once another one takes its place.
