@@ -1,4 +1,6 @@
-//! What PostgreSQL as a home of storage does with batches that fail, and with rows that are past their retention.
+//! What the homes of storage do with batches that fail, with rows that are past their retention, and with time.
+
+use std::time::Duration;
 
 use doclock::{
     locking::{Command, Extend, Named, Refusal, names::OwnerId},
@@ -6,7 +8,7 @@ use doclock::{
 };
 use sea_orm::sqlx::{Connection as _, Executor as _, PgConnection, query_scalar};
 
-use crate::{block_on, first_locks::lock, history::key, postgres, server::Server};
+use crate::{Home, Subject, block_on, first_locks::lock, history::key, postgres, server::Server};
 
 fn heartbeat(document: u8, owner: &str) -> Command {
     Command::Extend(Extend {
@@ -63,4 +65,20 @@ fn pruning_leaves_no_hole_in_the_log() {
     assert_eq!(server.writer.prune(10).unwrap(), 10);
     let first: i64 = block_on(query_scalar("SELECT min(sequence) FROM events").fetch_one(&mut observer)).unwrap();
     assert_eq!(first, 11);
+}
+
+/// Nobody but these batches writes: each one is a sign of life, so that there is no outage and nobody gets grace.
+#[test]
+fn who_commits_is_alive() {
+    for home in [Home::Sqlite, Home::Postgres] {
+        let mut subject = block_on(Subject::new(home));
+        subject.commit(&[lock(0, "alice", None, false)]);
+        for document in 1..160 {
+            subject.clock.advance(Duration::from_secs(2));
+            subject.commit(&[lock(document, "bob", None, false)]);
+        }
+        // Alice's 300 seconds are over.
+        let outcome = subject.commit(&[lock(0, "carol", None, false)]).remove(0);
+        assert_eq!(outcome.failed, vec![], "{home:?}");
+    }
 }

@@ -319,6 +319,7 @@ impl Session {
     }
 
     async fn attempt(&mut self, commands: &[&Command], quick: &Quick<'_>) -> Result<Attempted, Failure> {
+        self.beat().await?;
         let decided = in_time(PATIENCE, self.prepare(commands, quick)).await?;
         let left = decided.left.clone();
         let (batch, base) = self.finish(decided).await?;
@@ -425,8 +426,9 @@ impl Session {
         Ok(())
     }
 
-    /// A sign of life every second, outside the batches: its row is everyone's, and a batch that has to wait is no outage.
-    /// Not after a gap, which [`time::put_right`] must see.
+    /// A sign of life every second, outside the transaction: its row is everyone's. By every writer: who commits is
+    /// alive, and batches that have to wait do not keep the chores' writer from giving one. Not after a gap, which
+    /// [`time::put_right`] must see.
     async fn beat(&mut self) -> Result<(), Failure> {
         if self.clock.now().millis_since(self.last_beat) < Life::BEAT_MS {
             return Ok(());
