@@ -260,3 +260,16 @@ async fn ls_fence_001_a_stale_token_is_told_from_the_current_one() {
     assert_eq!(verify(1).await, (false, 2));
     assert_eq!(verify(2).await, (true, 2));
 }
+
+#[tokio::test]
+async fn ls_inv_002_the_database_itself_refuses_a_token_that_does_not_grow() {
+    let server = TestServer::start().await;
+    server.editor("alice").post(LOCK, json!({})).await.ok();
+    let database = server.database().await;
+    for token in ["fencing_token", "fencing_token - 1", "0"] {
+        let update = format!("UPDATE documents SET fencing_token = {token}");
+        let error = database.execute_unprepared(&update).await.unwrap_err().to_string();
+        assert!(error.contains("a fencing token must grow"), "{token}: {error}");
+    }
+    database.execute_unprepared("UPDATE documents SET fencing_token = fencing_token + 1").await.unwrap();
+}
