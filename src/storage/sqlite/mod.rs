@@ -242,7 +242,7 @@ impl Writer {
         }
         if self.open.is_none() {
             let known = self.known.before();
-            let open = Open::new(&self.path, &self.clock, self.counted.take());
+            let open = Open::new(&self.path, &self.clock, &mut self.counted);
             let open = open.map_err(|error| StorageError::Unavailable(error.to_string()))?;
             let there = known.map(|known| load::mark(&open.connection, known.head.sequence)).transpose()?.flatten();
             self.known.sees(load::head(&open.connection)?, known, there)?;
@@ -252,13 +252,16 @@ impl Writer {
     }
 
     fn close(&mut self) {
-        self.counted = self.open.take().map(|open| (open.head, open.owner_locks));
+        if let Some(open) = self.open.take() {
+            self.counted = Some((open.head, open.owner_locks));
+        }
     }
 }
 
 impl Open {
-    /// `counted` is what was counted at an earlier head; where the log has not gone on since, it still holds.
-    fn new(path: &Path, clock: &Clock, counted: Option<(Head, OwnerLocks)>) -> Result<Self, rusqlite::Error> {
+    /// `counted` is what was counted at an earlier head; where the log has not gone on since, it still holds. It is taken
+    /// last: an attempt that fails leaves it for the next, which need not read a million locks.
+    fn new(path: &Path, clock: &Clock, counted: &mut Option<(Head, OwnerLocks)>) -> Result<Self, rusqlite::Error> {
         // Before it is opened: if it is replaced in between, the next batch sees that.
         let file = file::id(path);
         let connection = connect(path)?;
@@ -275,7 +278,7 @@ impl Open {
         let token_floor = connection.query_row("SELECT token_floor FROM log_head", [], |row| row.get(0))?;
         let last_alive = connection.query_row("SELECT last_alive FROM server_life", [], |row| row.get(0))?;
         let outages = Arc::new(load::outages(&connection)?);
-        let owner_locks = match counted {
+        let owner_locks = match counted.take() {
             Some((at, counted)) if at == head => counted,
             _ => load::owner_locks(&connection)?,
         };
@@ -409,5 +412,28 @@ impl From<rusqlite::Error> for StorageError {
             }
             Some(_) => Self::Unavailable(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_counted_is_kept_while_the_file_is_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, away) = (folder.path().join("doclock.db"), folder.path().join("away"));
+        let _opened = open(&path).await.unwrap();
+        let (clock, life) = (Clock::system(Timestamp::default()), Arc::new(Life::new(Timestamp::default())));
+        let mut writer = Writer::new(path.clone(), Policy::default(), clock, life);
+        writer.commit(&[]).unwrap();
+        fs::rename(&path, &away).unwrap();
+        for _ in 0..3 {
+            writer.commit(&[]).unwrap_err();
+            assert!(writer.counted.is_some());
+        }
+        fs::rename(&away, &path).unwrap();
+        writer.commit(&[]).unwrap();
+        assert!(writer.counted.is_none(), "it is in use again");
     }
 }
