@@ -265,7 +265,8 @@ impl Session {
         Ok(committed)
     }
 
-    /// What was committed before stays so: a failure here is that of the commands left, and if one conflicts, its own.
+    /// Runs the commands left in a transaction of their own, with their documents locked. If one of them conflicts, each
+    /// runs alone, so that it fails alone. What was committed before stays committed.
     async fn commit_the_long_way(&mut self, commands: &[&Command], left: Vec<usize>, committed: &mut Committed) {
         let again: Vec<_> = left.iter().map(|position| commands[*position]).collect();
         match self.persist(&again, &Quick::new()).await {
@@ -288,6 +289,8 @@ impl Session {
         self.keep_trying(async |session| session.attempt(commands, quick).await).await
     }
 
+    /// Connects if need be and runs `attempt` until it succeeds, at most `ATTEMPTS` times. Between two attempts time is
+    /// put right if it was wrong, and a connection that failed is dropped.
     async fn keep_trying<T>(
         &mut self,
         mut attempt: impl AsyncFnMut(&mut Self) -> Result<T, Failure>,

@@ -67,11 +67,11 @@ pub(super) fn overdue(connection: &Connection, outages: &Outages, now: Timestamp
         .collect()
 }
 
-/// All there are.
-pub(super) fn all_locks<T>(
+/// Hands every lock of the table to `each`, one at a time: there may be a million.
+pub(super) fn all_locks(
     connection: &Connection,
     outages: &Outages,
-    mut each: impl FnMut(Lock) -> Result<T>,
+    mut each: impl FnMut(Lock) -> Result<()>,
 ) -> Result<()> {
     let mut locks = connection.prepare(LOCK)?;
     let mut rows = locks.query([])?;

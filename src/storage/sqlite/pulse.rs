@@ -1,8 +1,8 @@
 //! Signs of life while a statement runs.
 //!
 //! A long statement of our own keeps the next sign of life from being written. That is no outage: the database is there,
-//! and earns nobody grace. A process that was stopped, or a disk that hung, is one. SQLite calls back while it works, so
-//! the two can be told apart: whoever works never leaves a gap between two calls.
+//! and earns nobody grace. A process that was stopped, or a disk that hung, is one. SQLite calls back while it works, which
+//! tells the two apart: a statement that works leaves no gap between two calls, a process that stands still does.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
