@@ -35,9 +35,12 @@ pub struct ExtendRequest {
 }
 
 pub async fn run(call: &Call, name: DocumentName, request: ExtendRequest) -> Result<Timed<DoneView>, Problem> {
-    let keys = vec![call.key(Role::Editor, name)?];
+    let key = call.key(Role::Editor, name)?;
+    let tenant = key.tenant.clone();
+    let keys = vec![key];
     let id = call.request(request.request_id.as_ref(), "extend", &keys, &request)?;
     let command = Extend {
+        tenant,
         keys,
         owner: call.caller.owner.clone(),
         ttl_seconds: call.ttl(request.ttl_seconds)?.map(Ttl::seconds),

@@ -34,6 +34,7 @@ pub async fn run(call: &Call, room: RoomId, request: ExtendManyRequest) -> Resul
     let keys = call.keys(Role::Editor, &room, &request.documents)?;
     let id = call.request(request.request_id.as_ref(), "extend many", &keys, &request)?;
     let command = Extend {
+        tenant: call.caller.tenant.clone(),
         keys,
         owner: call.caller.owner.clone(),
         named: Named { lease_id: None, session: request.session_id },

@@ -34,7 +34,9 @@ use crate::{
 
 static WIRE: Wire = Wire {
     name: "event stream",
-    event: |event, at, sees_all| written(event.kind.name(), Some(at), &EventMessage::new(event, at.sequence, sees_all)),
+    event: |event, at, sees_all| {
+        written(event.kind.name().as_str(), Some(at), &EventMessage::new(event, at.sequence, sees_all))
+    },
     // No stream asks for it.
     extension: |lock| written(ExtensionMessage::TYPE, None, &ExtensionMessage::new(lock)),
     presence: |room, change, participant| {

@@ -15,9 +15,9 @@ use utoipa::{
 
 use super::{admin, docs, event_stream, health, locks, problem::ProblemBody, room_locks, stream_passes};
 use crate::{
-    calls::{admin::events::EventType, problem},
+    calls::problem,
     locking::{
-        Metadata, Timestamp,
+        EventName, Metadata, Timestamp,
         names::{DocumentId, DocumentVersion, MAX_NAME_BYTES, OwnerId, RequestId, RoomId, SessionId},
     },
 };
@@ -49,7 +49,7 @@ use crate::{
         docs::openapi,
         docs::asyncapi,
     ),
-    components(schemas(ProblemBody<'static>, EventType)),
+    components(schemas(ProblemBody<'static>, EventName)),
     // In the order of the page at `/docs/`: what editors need comes first.
     tags(
         (name = "locks", description = "One document. Paths without `{document}` mean the room's own, `main`."),
@@ -197,6 +197,10 @@ schemas! {
     problem::Code => ObjectBuilder::new()
         .schema_type(Type::String)
         .enum_values(Some(problem::Code::ALL.iter().map(|code| code.name())))
+        .build(),
+    EventName => ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(EventName::ALL.map(EventName::as_str)))
         .build(),
     Metadata => ObjectBuilder::new().schema_type(Type::Object).build(),
     Timestamp => ObjectBuilder::new()

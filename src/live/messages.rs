@@ -85,7 +85,7 @@ impl<'a> EventMessage<'a> {
     /// `sees_all`: with what only the lock's owner and admins may see.
     pub fn new(event: &'a Event, sequence: i64, sees_all: bool) -> Self {
         let DocumentKey { room, document, .. } = &event.lock.key;
-        let r#type = event.kind.name();
+        let r#type = event.kind.name().as_str();
         match &event.kind {
             EventKind::Locked => {
                 let lock = LockView::shown(&event.lock, sees_all, event.at);

@@ -9,19 +9,13 @@
 //! owns the lists of subscribers (`rooms`) and of participants (`presence`): publishing takes no lock that anyone could
 //! hold, except each outbox's own for a moment.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
 use prometheus::IntGauge;
-use tokio::{
-    sync::mpsc,
-    time::{Interval, MissedTickBehavior},
-};
+use tokio::sync::mpsc;
 
 use super::{
     Hub, NotJoined, Scope, Subscriber,
@@ -42,7 +36,7 @@ use crate::{
 
 const PAGE: u64 = 500;
 /// How late notices of other servers, and those that could not be read at first, may be.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK_MS: i64 = 200;
 
 #[derive(Debug)]
 pub struct Publisher {
@@ -56,7 +50,8 @@ pub struct Publisher {
     tail: Option<Tail>,
     /// The log has, or may have, more than was published.
     is_behind: bool,
-    look: Interval,
+    /// When it looks at the log next, if it does.
+    look_at: Timestamp,
 }
 
 impl Publisher {
@@ -70,14 +65,13 @@ impl Publisher {
         subscriptions: IntGauge,
     ) -> (Self, Hub) {
         let (sender, requests) = mpsc::unbounded_channel();
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let hub = Hub(Arc::new(HubState {
             epoch: head.epoch,
             requests: sender,
             next_id: AtomicU64::new(1),
             watermark: AtomicI64::new(head.sequence),
         }));
+        let look_at = clock.now();
         let publisher = Self {
             rooms: Rooms::new(head, Arc::clone(&announcements.listeners), subscriptions),
             presence: Presence::new(clock.clone(), tail.is_some()),
@@ -88,7 +82,7 @@ impl Publisher {
             hub: hub.clone(),
             tail,
             is_behind: false,
-            look,
+            look_at,
         };
         (publisher, hub)
     }
@@ -100,7 +94,7 @@ impl Publisher {
                 Some(request) = self.requests.recv() => self.requested(request),
                 () = self.announcements.lost.notified() => self.catch_up().await,
                 () = woken(self.tail.as_ref()) => self.catch_up().await,
-                _ = self.look.tick(), if self.looks() => self.catch_up().await,
+                () = self.clock.sleep_until(self.look_at), if self.looks() => self.catch_up().await,
                 () = due(&self.clock, self.presence.next_to_go()) => {
                     self.presence.let_go();
                     self.tell_news();
@@ -218,6 +212,7 @@ impl Publisher {
     }
 
     async fn catch_up(&mut self) {
+        self.look_at = self.clock.now().plus_millis(LOOK_MS);
         self.is_behind = match self.read_on().await {
             Ok(()) => false,
             Err(error) => {

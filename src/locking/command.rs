@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    DocumentKey, Holder, LeaseId, Lock, MemoKey, Metadata,
+    DocumentKey, Holder, LeaseId, Lock, MemoKey, Metadata, Which,
     names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
 };
 
@@ -56,6 +56,7 @@ pub struct Named {
 /// A heartbeat for one document or several, each on its own.
 #[derive(Debug, Clone)]
 pub struct Extend {
+    pub tenant: TenantId,
     pub keys: Vec<DocumentKey>,
     pub owner: OwnerId,
     pub named: Named,
@@ -122,38 +123,67 @@ impl Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 16]);
 
+/// What a command needs of the database before it can be decided, and whether it may take the short cut of a home.
+#[derive(Debug)]
+pub struct Needs<'c> {
+    /// The documents it is about, in the order given. Their locks are always read.
+    pub keys: Vec<&'c DocumentKey>,
+    /// Whether it also looks at the documents' own rows: the token, the capacity, the version.
+    pub rows: bool,
+    /// Who may get one lock more by it. Rows of documents that were never locked are made for it.
+    pub grants_to: Option<(&'c TenantId, &'c OwnerId)>,
+    /// Where the memo of its request is, if it may be sent again.
+    pub memo: Option<MemoKey>,
+    /// Whose ended lock the caller may have to be told about, and which of that owner's.
+    pub ending: Option<(&'c OwnerId, Which)>,
+    /// Whether it is a heartbeat or an unlock of one document that touches the lock's row and nothing else.
+    pub is_plain: bool,
+}
+
 impl Command {
-    /// Whether it looks at more of its documents than their locks: the token, the capacity, the version.
-    pub fn needs_documents(&self) -> bool {
-        match self {
-            Self::Lock(_) => true,
-            Self::Unlock(unlock) => unlock.document_version.is_some(),
-            Self::Extend(_) | Self::Release(_) | Self::ForceUnlock(_) | Self::Expire(_) => false,
-        }
-    }
-
-    /// Where its memo would be.
-    pub fn memo_key(&self) -> Option<MemoKey> {
-        match self {
-            Self::Lock(lock) => Some(lock.request.as_ref()?.memo_key(&lock.tenant, &lock.holder.owner)),
-            Self::Extend(extend) => {
-                Some(extend.request.as_ref()?.memo_key(&extend.keys.first()?.tenant, &extend.owner))
-            }
-            Self::Unlock(unlock) => Some(unlock.request.as_ref()?.memo_key(&unlock.tenant, &unlock.owner)),
-            Self::Release(_) | Self::ForceUnlock(_) | Self::Expire(_) => None,
-        }
-    }
-
-    /// The documents it looks at, in the order given.
-    pub fn keys(&self) -> impl Iterator<Item = &DocumentKey> {
-        let (wanted, keys, targets): (&[Wanted], &[DocumentKey], &[(DocumentKey, LeaseId)]) = match self {
-            Self::Lock(lock) => (&lock.wanted, &[], &[]),
-            Self::Extend(extend) => (&[], &extend.keys, &[]),
-            Self::Unlock(unlock) => (&[], &unlock.keys, &[]),
-            Self::Release(release) => (&[], std::slice::from_ref(&release.key), &[]),
-            Self::ForceUnlock(force) => (&[], &[], &force.targets),
-            Self::Expire(expire) => (&[], &expire.keys, &[]),
+    /// The one place that says what storage has to load for each command.
+    pub fn needs(&self) -> Needs<'_> {
+        let memo = |request: &Option<Request>, tenant: &TenantId, owner: &OwnerId| {
+            request.as_ref().map(|request| request.memo_key(tenant, owner))
         };
-        wanted.iter().map(|wanted| &wanted.key).chain(keys).chain(targets.iter().map(|(key, _)| key))
+        match self {
+            Self::Lock(lock) => Needs {
+                keys: lock.wanted.iter().map(|wanted| &wanted.key).collect(),
+                rows: true,
+                grants_to: Some((&lock.tenant, &lock.holder.owner)),
+                memo: memo(&lock.request, &lock.tenant, &lock.holder.owner),
+                ending: None,
+                is_plain: false,
+            },
+            Self::Extend(extend) => Needs {
+                keys: extend.keys.iter().collect(),
+                rows: false,
+                grants_to: None,
+                memo: memo(&extend.request, &extend.tenant, &extend.owner),
+                ending: Some((&extend.owner, extend.named.which())),
+                is_plain: extend.request.is_none() && extend.keys.len() == 1,
+            },
+            Self::Unlock(unlock) => Needs {
+                keys: unlock.keys.iter().collect(),
+                rows: unlock.document_version.is_some(),
+                grants_to: None,
+                memo: memo(&unlock.request, &unlock.tenant, &unlock.owner),
+                ending: Some((&unlock.owner, unlock.named.which())),
+                is_plain: unlock.request.is_none() && unlock.document_version.is_none() && unlock.keys.len() == 1,
+            },
+            Self::Release(release) => {
+                Needs { ending: Some((&release.owner, Which::Lease(release.lease_id))), ..Needs::of([&release.key]) }
+            }
+            Self::ForceUnlock(force) => Needs::of(force.targets.iter().map(|(key, _)| key)),
+            Self::Expire(expire) => Needs::of(&expire.keys),
+        }
+    }
+}
+
+impl<'c> Needs<'c> {
+    /// The locks of these documents and nothing else.
+    fn of(keys: impl IntoIterator<Item = &'c DocumentKey>) -> Self {
+        let keys = keys.into_iter().collect();
+        Self { keys, rows: false, grants_to: None, memo: None, ending: None, is_plain: false }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Lock, Timestamp, names::OwnerId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,14 +21,33 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    pub const LOCKED: &'static str = "DocumentLocked";
-    pub const UNLOCKED: &'static str = "DocumentUnlocked";
-
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> EventName {
         match self {
-            Self::Locked => Self::LOCKED,
-            Self::Unlocked { .. } => Self::UNLOCKED,
+            Self::Locked => EventName::DocumentLocked,
+            Self::Unlocked { .. } => EventName::DocumentUnlocked,
         }
+    }
+}
+
+/// The kinds of event by the names that the log and the notices use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EventName {
+    DocumentLocked,
+    DocumentUnlocked,
+}
+
+impl EventName {
+    pub const ALL: [Self; 2] = [Self::DocumentLocked, Self::DocumentUnlocked];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DocumentLocked => "DocumentLocked",
+            Self::DocumentUnlocked => "DocumentUnlocked",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == name)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -108,8 +108,9 @@ impl Lock {
 }
 
 /// What a holder tells the others about its lock: a JSON object of at most 2 KiB, kept as its text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Metadata(Arc<str>);
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct Metadata(Arc<RawValue>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be at most {max} bytes as JSON, not {0}", max = Metadata::MAX_BYTES)]
@@ -119,24 +120,34 @@ impl Metadata {
     pub const MAX_BYTES: usize = 2048;
 
     pub fn new(object: &serde_json::Map<String, serde_json::Value>) -> Result<Self, MetadataError> {
-        let text = serde_json::to_string(object).unwrap_or_default();
-        if text.len() > Self::MAX_BYTES {
-            return Err(MetadataError(text.len()));
+        // A map can always be written.
+        let raw = serde_json::value::to_raw_value(object).unwrap_or_default();
+        match raw.get().len() {
+            too_long if too_long > Self::MAX_BYTES => Err(MetadataError(too_long)),
+            _ => Ok(Self(raw.into())),
         }
-        Ok(Self(text.into()))
     }
 
-    pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
+    /// None if the text is not JSON, which nobody here has written.
+    pub fn from_stored(text: impl Into<String>) -> Option<Self> {
+        RawValue::from_string(text.into()).ok().map(|raw| Self(raw.into()))
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.get()
     }
 }
 
-impl Serialize for Metadata {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_json::from_str::<&RawValue>(&self.0).map_err(serde::ser::Error::custom)?.serialize(serializer)
+impl PartialEq for Metadata {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Metadata {}
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
     }
 }

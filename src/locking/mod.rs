@@ -19,10 +19,11 @@ mod state;
 mod time;
 
 pub use command::{
-    Command, Expire, Extend, Fingerprint, ForceUnlock, LockDocuments, Named, Release, Request, TakeOver, Unlock, Wanted,
+    Command, Expire, Extend, Fingerprint, ForceUnlock, LockDocuments, Named, Needs, Release, Request, TakeOver, Unlock,
+    Wanted,
 };
 pub use decide::{Decision, NotRead, decide};
-pub use event::{EndReason, Event, EventKind};
+pub use event::{EndReason, Event, EventKind, EventName};
 pub use lock::{DocumentKey, Holder, LeaseId, Lock, Metadata, MetadataError};
 pub use outcome::{Done, Failed, Outcome, Refusal};
 pub use state::{Change, DocumentRow, Ending, Lookup, Memo, MemoKey, MemoLock, Policy, State, Which};

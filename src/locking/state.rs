@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    Command, DocumentKey, EndReason, Fingerprint, LeaseId, Lock, Timestamp,
+    DocumentKey, EndReason, Fingerprint, LeaseId, Lock, Needs, Timestamp,
     decide::distinct,
     names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
 };
@@ -177,35 +177,19 @@ impl State {
         self.locks.get(key).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Which ends of earlier locks the command may ask about. Locks that are in the state need no look-up: should
-    /// they end within the batch, [`State::apply`] notes how.
-    pub fn lookups(&self, command: &Command) -> Vec<Lookup> {
-        match command {
-            Command::Lock(lock) => self.missing(&lock.holder.owner, self.remembered(command)),
-            Command::Extend(extend) if self.memo(command).is_some() => {
-                self.missing(&extend.owner, self.remembered(command))
+    /// Returns which ends of earlier locks the command may ask about: those of the locks that its request got when it came
+    /// before, else of the lock that it names. Locks that are in the state need no look-up: should they end within the
+    /// batch, [`State::apply`] notes how.
+    pub fn lookups(&self, needs: &Needs<'_>) -> Vec<Lookup> {
+        let memo = needs.memo.as_ref().and_then(|key| Some((&key.owner, self.memos.get(key)?)));
+        match (memo, &needs.ending) {
+            (Some((owner, memo)), _) => {
+                let keys = distinct(needs.keys.iter().copied(), |key| *key);
+                self.missing(owner, keys.zip(&memo.locks).map(|(key, lock)| (key, Which::Lease(lock.lease_id))))
             }
-            Command::Extend(extend) => {
-                self.missing(&extend.owner, extend.keys.iter().map(|key| (key, extend.named.which())))
-            }
-            Command::Unlock(unlock) => {
-                self.missing(&unlock.owner, unlock.keys.iter().map(|key| (key, unlock.named.which())))
-            }
-            Command::Release(release) => {
-                self.missing(&release.owner, std::iter::once((&release.key, Which::Lease(release.lease_id))))
-            }
-            Command::ForceUnlock(_) | Command::Expire(_) => Vec::new(),
+            (None, Some((owner, which))) => self.missing(owner, needs.keys.iter().map(|key| (*key, which.clone()))),
+            (None, None) => Vec::new(),
         }
-    }
-
-    fn memo(&self, command: &Command) -> Option<&Memo> {
-        self.memos.get(&command.memo_key()?)
-    }
-
-    /// The leases that this request got when it came before, if it did.
-    fn remembered<'a>(&'a self, command: &'a Command) -> impl Iterator<Item = (&'a DocumentKey, Which)> {
-        let leases = self.memo(command).into_iter().flat_map(|memo| &memo.locks);
-        distinct(command.keys(), |key| *key).zip(leases).map(|(key, memo)| (key, Which::Lease(memo.lease_id)))
     }
 
     fn missing<'a>(&self, owner: &OwnerId, asked: impl Iterator<Item = (&'a DocumentKey, Which)>) -> Vec<Lookup> {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::StorageError;
 use crate::locking::{
-    Change, Command, Decision, DocumentKey, Event, Lookup, MemoKey, Outcome, Policy, State, Timestamp, decide,
+    Change, Command, Decision, DocumentKey, Event, Lookup, MemoKey, Needs, Outcome, Policy, State, Timestamp, decide,
     names::{OwnerId, TenantId},
 };
 
@@ -48,7 +48,7 @@ impl Appended {
 
 #[derive(Debug)]
 pub struct Batch<'c> {
-    commands: Vec<&'c Command>,
+    commands: Vec<(&'c Command, Needs<'c>)>,
     pub state: State,
     pub outcomes: Vec<Outcome>,
     pub changes: Vec<Change>,
@@ -57,48 +57,46 @@ pub struct Batch<'c> {
 
 impl<'c> Batch<'c> {
     pub fn new(commands: impl IntoIterator<Item = &'c Command>, policy: Policy) -> Self {
-        let commands = commands.into_iter().collect();
+        let commands = commands.into_iter().map(|command| (command, command.needs())).collect();
         let state = State::with_policy(policy);
         Self { commands, state, outcomes: Vec::new(), changes: Vec::new(), events: Vec::new() }
     }
 
-    /// In the order in which rows are locked.
+    fn needs(&self) -> impl Iterator<Item = &Needs<'c>> {
+        self.commands.iter().map(|(_, needs)| needs)
+    }
+
+    /// Documents whose locks are needed, in the order in which rows are locked.
     pub fn keys(&self) -> BTreeSet<&'c DocumentKey> {
-        self.commands.iter().copied().flat_map(Command::keys).collect()
+        self.needs().flat_map(|needs| needs.keys.iter().copied()).collect()
     }
 
-    /// Those of which more than the locks is needed, in the same order.
+    /// Documents whose own rows are needed too, in the same order.
     pub fn document_keys(&self) -> BTreeSet<&'c DocumentKey> {
-        let needing = self.commands.iter().copied().filter(|command| command.needs_documents());
-        needing.flat_map(Command::keys).collect()
-    }
-
-    pub fn memo_keys(&self) -> BTreeSet<MemoKey> {
-        self.commands.iter().filter_map(|command| command.memo_key()).collect()
+        self.needs().filter(|needs| needs.rows).flat_map(|needs| needs.keys.iter().copied()).collect()
     }
 
     /// Documents that may get a lock, in the same order.
     pub fn wanted(&self) -> BTreeSet<&'c DocumentKey> {
-        let is_lock = |command: &&&'c Command| matches!(command, Command::Lock(_));
-        self.commands.iter().filter(is_lock).copied().flat_map(Command::keys).collect()
+        let granting = self.needs().filter(|needs| needs.grants_to.is_some());
+        granting.flat_map(|needs| needs.keys.iter().copied()).collect()
+    }
+
+    pub fn memo_keys(&self) -> BTreeSet<MemoKey> {
+        self.needs().filter_map(|needs| needs.memo.clone()).collect()
     }
 
     /// Owners who may get one lock more.
     pub fn lockers(&self) -> BTreeSet<(TenantId, OwnerId)> {
-        let locker = |command: &&Command| match command {
-            Command::Lock(lock) => Some((lock.tenant.clone(), lock.holder.owner.clone())),
-            Command::Extend(_)
-            | Command::Unlock(_)
-            | Command::Release(_)
-            | Command::ForceUnlock(_)
-            | Command::Expire(_) => None,
-        };
-        self.commands.iter().filter_map(locker).collect()
+        self.needs()
+            .filter_map(|needs| needs.grants_to)
+            .map(|(tenant, owner)| (tenant.clone(), owner.clone()))
+            .collect()
     }
 
     /// Once documents and memos are loaded.
     pub fn lookups(&self) -> BTreeSet<Lookup> {
-        self.commands.iter().flat_map(|command| self.state.lookups(command)).collect()
+        self.needs().flat_map(|needs| self.state.lookups(needs)).collect()
     }
 
     /// Each command on the state the previous one left.
@@ -113,7 +111,7 @@ impl<'c> Batch<'c> {
         accepts: impl Fn(&Command, &Decision) -> bool,
     ) -> Result<Vec<usize>, StorageError> {
         let mut undecided = Vec::new();
-        for (position, command) in self.commands.iter().enumerate() {
+        for (position, (command, _)) in self.commands.iter().enumerate() {
             let decision = decide(&self.state, command, now);
             let decision = decision.map_err(|not_read| StorageError::Conflict(not_read.to_string()))?;
             if !accepts(command, &decision) {

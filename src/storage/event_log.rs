@@ -2,22 +2,13 @@
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{StorageError, entities::event, queries};
 use crate::locking::{
-    EndReason, Event, EventKind, Holder, Lock, Metadata, Timestamp,
+    EndReason, Event, EventKind, EventName, Holder, Lock, Metadata, Timestamp,
     names::{DocumentVersion, OwnerId, SessionId},
 };
-
-/// A name for a new log.
-pub(super) fn random_epoch() -> Uuid {
-    let mut bytes = [0; 16];
-    // Without entropy, the rest of the program (secrets, leases) could not work either.
-    getrandom::fill(&mut bytes).unwrap_or_default();
-    uuid::Builder::from_random_bytes(bytes).into_uuid()
-}
 
 /// Which log, and how far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +94,7 @@ pub struct Body {
     pub acquired_at: i64,
     pub expires_at: i64,
     pub ttl_seconds: u32,
-    pub metadata: Option<Box<RawValue>>,
+    pub metadata: Option<Metadata>,
     pub document_version: Option<String>,
 }
 
@@ -122,14 +113,13 @@ pub struct Row<'e> {
 impl<'e> Row<'e> {
     pub fn of(event: &'e Event) -> Self {
         let lock = &event.lock;
-        let metadata = lock.metadata.as_ref().map(|metadata| metadata.as_str().to_owned());
         let body = Body {
             name: lock.holder.name.as_deref().map(Into::into),
             hold: lock.hold,
             acquired_at: lock.acquired_at.millis(),
             expires_at: lock.expires_at.millis(),
             ttl_seconds: lock.ttl_seconds,
-            metadata: metadata.and_then(|text| RawValue::from_string(text).ok()),
+            metadata: lock.metadata.clone(),
             document_version: lock.document_version.as_ref().map(|version| version.as_str().to_owned()),
         };
         let body = serde_json::to_string(&body).unwrap_or_default();
@@ -155,52 +145,74 @@ pub struct Logged {
     pub at: Timestamp,
     pub room: String,
     pub document: String,
-    pub kind: String,
+    pub name: EventName,
     pub lease_id: Option<Uuid>,
     pub fencing_token: i64,
     pub owner_id: String,
     pub session_id: Option<String>,
-    pub reason: Option<String>,
+    pub reason: Option<EndReason>,
     pub by: Option<String>,
     pub note: Option<String>,
     pub held_ms: Option<i64>,
     pub body: Body,
 }
 
-impl TryFrom<event::Model> for Logged {
-    type Error = serde_json::Error;
+/// A row of the log that this version cannot read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error("event {sequence} is of the unknown kind `{kind}`")]
+    Kind { sequence: i64, kind: String },
+    #[error("event {sequence} is of kind {} and has no reason that is known", .name.as_str())]
+    Reason { sequence: i64, name: EventName },
+    #[error("event {sequence}: {reason}")]
+    Body { sequence: i64, reason: serde_json::Error },
+}
 
-    fn try_from(row: event::Model) -> Result<Self, Self::Error> {
+impl From<Unreadable> for StorageError {
+    fn from(unreadable: Unreadable) -> Self {
+        Self::Unavailable(unreadable.to_string())
+    }
+}
+
+impl TryFrom<event::Model> for Logged {
+    type Error = Unreadable;
+
+    fn try_from(row: event::Model) -> Result<Self, Unreadable> {
+        let sequence = row.sequence;
+        let Some(name) = EventName::parse(&row.kind) else { return Err(Unreadable::Kind { sequence, kind: row.kind }) };
         Ok(Self {
-            sequence: row.sequence,
+            sequence,
             tenant: row.tenant,
             at: Timestamp::from_millis(row.at),
             room: row.room,
             document: row.document,
-            kind: row.kind,
+            name,
             lease_id: row.lease_id,
             fencing_token: row.fencing_token,
             owner_id: row.owner_id,
             session_id: row.session_id,
-            reason: row.reason,
+            reason: row.reason.as_deref().and_then(EndReason::from_name),
             by: row.by,
             note: row.note,
             held_ms: row.held_ms,
-            body: serde_json::from_str(&row.body)?,
+            body: serde_json::from_str(&row.body).map_err(|reason| Unreadable::Body { sequence, reason })?,
         })
     }
 }
 
 impl Logged {
-    /// As it was when it was appended, but for what no notice tells: slot and due time.
-    pub fn into_event(self) -> Event {
-        let expires_at = Timestamp::from_millis(self.body.expires_at);
-        let kind = match self.reason.as_deref().and_then(EndReason::from_name) {
-            None => EventKind::Locked,
-            Some(reason) => {
-                EventKind::Unlocked { reason, by: self.by.map(OwnerId::from_stored), note: self.note.map(Into::into) }
-            }
+    /// The event as it was appended, without what no notice tells: the lock's slot and due time.
+    pub fn into_event(self) -> Result<Event, Unreadable> {
+        let (sequence, name) = (self.sequence, self.name);
+        let kind = match name {
+            EventName::DocumentLocked => EventKind::Locked,
+            EventName::DocumentUnlocked => EventKind::Unlocked {
+                reason: self.reason.ok_or(Unreadable::Reason { sequence, name })?,
+                by: self.by.map(OwnerId::from_stored),
+                note: self.note.map(Into::into),
+            },
         };
+        let expires_at = Timestamp::from_millis(self.body.expires_at);
         let lock = Lock {
             key: queries::key(&self.tenant, &self.room, &self.document),
             slot: 0,
@@ -216,12 +228,12 @@ impl Logged {
             expires_at,
             due_at: expires_at,
             ttl_seconds: self.body.ttl_seconds,
-            metadata: self.body.metadata.map(|metadata| Metadata::from_stored(metadata.get())),
+            metadata: self.body.metadata,
             document_version: self.body.document_version.map(DocumentVersion::from_stored),
             linger_ms: None,
             extend_ids: Vec::new(),
         };
-        Event { at: self.at, lock, kind }
+        Ok(Event { at: self.at, lock, kind })
     }
 }
 
@@ -246,5 +258,39 @@ mod tests {
         head.sees(known(1, 11, 6), before, there).unwrap();
         assert_eq!(head.before().map(|known| known.head.sequence), Some(11));
         head.sees(known(1, 12, 7), head.before(), None).expect("what is known was pruned");
+    }
+
+    fn row(kind: &str, reason: Option<&str>) -> event::Model {
+        event::Model {
+            sequence: 7,
+            tenant: "default".to_owned(),
+            room: "room".to_owned(),
+            document: "main".to_owned(),
+            at: 0,
+            kind: kind.to_owned(),
+            lease_id: None,
+            fencing_token: 1,
+            owner_id: "alice".to_owned(),
+            session_id: None,
+            reason: reason.map(ToOwned::to_owned),
+            by: None,
+            note: None,
+            recipient: None,
+            held_ms: None,
+            waited_ms: None,
+            body: r#"{"name":null,"hold":1,"acquired_at":0,"expires_at":0,"ttl_seconds":30,"metadata":null,
+                "document_version":null}"#
+                .to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_row_of_an_unknown_kind_or_an_end_without_reason_is_an_error_and_never_a_lock() {
+        let read = |row| Logged::try_from(row).and_then(Logged::into_event).map(|event| event.kind.name());
+        assert_eq!(read(row("DocumentLocked", None)).unwrap(), EventName::DocumentLocked);
+        assert_eq!(read(row("DocumentUnlocked", Some("expired"))).unwrap(), EventName::DocumentUnlocked);
+        assert!(matches!(read(row("DocumentSung", None)), Err(Unreadable::Kind { sequence: 7, .. })));
+        assert!(matches!(read(row("DocumentUnlocked", None)), Err(Unreadable::Reason { sequence: 7, .. })));
+        assert!(matches!(read(row("DocumentUnlocked", Some("bored"))), Err(Unreadable::Reason { .. })));
     }
 }

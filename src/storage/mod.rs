@@ -35,7 +35,7 @@ use batch::{Committed, Expired};
 use entities::{event, server_life};
 pub use new_epoch::{NewEpoch, NewEpochError, new_epoch};
 pub use postgres::notify::Tail;
-pub use queries::Queries;
+pub use queries::{Dialect, Queries};
 pub use soft_state::SoftState;
 pub use sqlite::backup::{BackupError, backup};
 
@@ -129,14 +129,24 @@ impl Storage {
         let open = |error: DbErr| OpenError::Open { path: path.to_owned(), reason: error.to_string() };
         let latest = latest(&reads).await.map_err(open)?;
         let home = Home::Sqlite { path: path.to_owned(), _in_use: in_use };
-        Ok(Self { queries: Queries::new(reads), own: Queries::new(own), latest, home })
+        Ok(Self {
+            queries: Queries::new(reads, Dialect::Sqlite),
+            own: Queries::new(own, Dialect::Sqlite),
+            latest,
+            home,
+        })
     }
 
     async fn open_postgres(url: &str) -> Result<Self, DbErr> {
         let (Pools { reads, own }, options, now) = postgres::open(url).await?;
         let latest = latest(&reads).await?;
         let home = Home::Postgres { options: Box::new(options), now: now.max(latest) };
-        Ok(Self { queries: Queries::new(reads), own: Queries::new(own), latest, home })
+        Ok(Self {
+            queries: Queries::new(reads, Dialect::Postgres),
+            own: Queries::new(own, Dialect::Postgres),
+            latest,
+            home,
+        })
     }
 
     /// The time this database goes by.

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use sea_orm::{
-    AccessMode, ColumnTrait, Condition, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, EntityTrait,
-    IsolationLevel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
+    AccessMode, ColumnTrait, Condition, DatabaseConnection, DatabaseTransaction, DbErr, EntityTrait, IsolationLevel,
+    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
     sea_query::{BinOper, Expr, ExprTrait},
 };
 use uuid::Uuid;
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     auth::RoomGlobs,
     locking::{
-        DocumentKey, Holder, Lock, Metadata, Timestamp,
+        DocumentKey, EventName, Holder, Lock, Metadata, Timestamp,
         names::{DocumentId, DocumentVersion, OwnerId, RoomId, SessionId, TenantId},
     },
     time::liveness::{Judged, Outages},
@@ -27,6 +27,14 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Queries {
     reads: DatabaseConnection,
+    dialect: Dialect,
+}
+
+/// In whose words a query is put where the two databases differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    Sqlite,
+    Postgres,
 }
 
 /// A document as anyone may see it.
@@ -65,7 +73,7 @@ pub struct EventFilter {
     pub after: i64,
     pub room: Option<RoomId>,
     pub owner: Option<OwnerId>,
-    pub kind: Option<String>,
+    pub name: Option<EventName>,
 }
 
 #[derive(Debug)]
@@ -79,8 +87,8 @@ pub struct EventPage {
 const PATIENCE: Duration = Duration::from_secs(6);
 
 impl Queries {
-    pub fn new(reads: DatabaseConnection) -> Self {
-        Self { reads }
+    pub fn new(reads: DatabaseConnection, dialect: Dialect) -> Self {
+        Self { reads, dialect }
     }
 
     pub async fn document(&self, key: &DocumentKey, judged: &Judged) -> Result<DocumentRead, StorageError> {
@@ -123,7 +131,7 @@ impl Queries {
         judged: &Judged,
     ) -> Result<LockPage, StorageError> {
         use document_lock::Column::{Document, Room, Slot};
-        let mut query = document_lock::Entity::find().filter(matching(tenant, rooms, filter, judged, self.backend()));
+        let mut query = document_lock::Entity::find().filter(matching(tenant, rooms, filter, judged, self.dialect));
         if let Some(LockCursor { room, document, slot }) = after {
             let position = Expr::tuple([Expr::col(Room), Expr::col(Document), Expr::col(Slot)]);
             query = query.filter(position.gt(Expr::tuple([
@@ -155,7 +163,7 @@ impl Queries {
     ) -> Result<u64, StorageError> {
         Ok(in_time(
             document_lock::Entity::find()
-                .filter(matching(tenant, rooms, filter, judged, self.backend()))
+                .filter(matching(tenant, rooms, filter, judged, self.dialect))
                 .count(&self.reads),
         )
         .await?)
@@ -199,15 +207,15 @@ impl Queries {
         let mut condition = Condition::all()
             .add(event::Column::Tenant.eq(tenant.as_str()))
             .add(event::Column::Sequence.gt(filter.after))
-            .add(in_rooms(rooms, event::Column::Room, self.backend()));
+            .add(in_rooms(rooms, event::Column::Room, self.dialect));
         if let Some(room) = &filter.room {
             condition = condition.add(event::Column::Room.eq(room.as_str()));
         }
         if let Some(owner) = &filter.owner {
             condition = condition.add(event::Column::OwnerId.eq(owner.as_str()));
         }
-        if let Some(kind) = &filter.kind {
-            condition = condition.add(event::Column::Kind.eq(kind.as_str()));
+        if let Some(name) = filter.name {
+            condition = condition.add(event::Column::Kind.eq(name.as_str()));
         }
         let mut rows = in_time(
             event::Entity::find()
@@ -220,32 +228,30 @@ impl Queries {
         let has_more = rows.len() as u64 > limit;
         rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         let head = in_time(log_head::Entity::find().one(&snapshot)).await?;
-        let events = rows.into_iter().map(Logged::try_from).collect::<Result<_, _>>();
-        Ok(EventPage {
-            epoch: head.map(|head| head.epoch).unwrap_or_default(),
-            events: events.map_err(|error| StorageError::Unavailable(format!("unreadable event: {error}")))?,
-            has_more,
-        })
+        let events = rows.into_iter().map(Logged::try_from).collect::<Result<_, _>>()?;
+        Ok(EventPage { epoch: head.map(|head| head.epoch).unwrap_or_default(), events, has_more })
     }
 
     pub(super) fn reads(&self) -> &DatabaseConnection {
         &self.reads
     }
 
-    pub(super) fn backend(&self) -> DbBackend {
-        self.reads.get_database_backend()
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// Whoever asked may go away meanwhile. To begin is then finished without it: a connection that went back in the middle
     /// of it would fail whoever gets it next. Once begun, a transaction that is dropped is rolled back.
     pub(super) async fn snapshot(&self) -> Result<DatabaseTransaction, DbErr> {
-        let reads = self.reads.clone();
+        let Self { reads, dialect } = self.clone();
         let begun = tokio::spawn(async move {
-            // A transaction of SQLite sees one moment by itself, and has no such settings.
-            if reads.get_database_backend() == DbBackend::Sqlite {
-                return reads.begin().await;
+            match dialect {
+                // Its transactions see one moment by themselves, and have no such settings.
+                Dialect::Sqlite => reads.begin().await,
+                Dialect::Postgres => {
+                    reads.begin_with_config(Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly)).await
+                }
             }
-            reads.begin_with_config(Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly)).await
         });
         in_time(async { begun.await.unwrap_or_else(|error| Err(DbErr::Custom(error.to_string()))) }).await
     }
@@ -278,14 +284,8 @@ fn live(tenant: &TenantId, judged: &Judged) -> Condition {
     Condition::all().add(Tenant.eq(tenant.as_str())).add(rows.fold(Condition::any(), Condition::add))
 }
 
-fn matching(
-    tenant: &TenantId,
-    rooms: &RoomGlobs,
-    filter: &LockFilter,
-    judged: &Judged,
-    backend: DbBackend,
-) -> Condition {
-    let mut condition = live(tenant, judged).add(in_rooms(rooms, document_lock::Column::Room, backend));
+fn matching(tenant: &TenantId, rooms: &RoomGlobs, filter: &LockFilter, judged: &Judged, dialect: Dialect) -> Condition {
+    let mut condition = live(tenant, judged).add(in_rooms(rooms, document_lock::Column::Room, dialect));
     if let Some(room) = &filter.room {
         condition = condition.add(document_lock::Column::Room.eq(room.as_str()));
     }
@@ -299,13 +299,13 @@ fn matching(
 }
 
 /// Our two wildcards in the words of each database, which has others that must stand for themselves.
-pub(super) fn in_rooms(rooms: &RoomGlobs, room: impl ColumnTrait, backend: DbBackend) -> Condition {
+pub(super) fn in_rooms(rooms: &RoomGlobs, room: impl ColumnTrait, dialect: Dialect) -> Condition {
     let Some(globs) = rooms.patterns() else { return Condition::all() };
     globs.iter().fold(Condition::any().add(Expr::val(1).eq(0)), |any, glob| {
         let room = Expr::col(room.as_column_ref());
-        any.add(match backend {
-            DbBackend::Sqlite => room.binary(BinOper::Custom("GLOB"), Expr::val(glob.replace('[', "[[]"))),
-            _ => room.like(
+        any.add(match dialect {
+            Dialect::Sqlite => room.binary(BinOper::Custom("GLOB"), Expr::val(glob.replace('[', "[[]"))),
+            Dialect::Postgres => room.like(
                 glob.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_").replace('*', "%").replace('?', "_"),
             ),
         })
@@ -337,7 +337,7 @@ pub(super) fn lock(row: document_lock::Model, outages: &Outages) -> Lock {
         expires_at: Timestamp::from_millis(row.expires_at),
         due_at: Timestamp::from_millis(row.due_at),
         ttl_seconds: row.ttl_seconds.try_into().unwrap_or_default(),
-        metadata: row.metadata.map(Metadata::from_stored),
+        metadata: row.metadata.and_then(Metadata::from_stored),
         document_version: row.document_version.map(DocumentVersion::from_stored),
         linger_ms: row.linger_ms.map(|linger| linger.try_into().unwrap_or_default()),
         // Only decisions look at them.

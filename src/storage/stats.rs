@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     auth::RoomGlobs,
-    locking::{EventKind, Timestamp, names::TenantId},
+    locking::{EventName, Timestamp, names::TenantId},
 };
 
 const HOTTEST: u64 = 10;
@@ -44,8 +44,8 @@ impl Queries {
         let events = event::Entity::find()
             .filter(Sequence.gte(first))
             .filter(Tenant.eq(tenant.as_str()))
-            .filter(in_rooms(rooms, Room, self.backend()));
-        let grants = events.clone().filter(Kind.eq(EventKind::LOCKED));
+            .filter(in_rooms(rooms, Room, self.dialect()));
+        let grants = events.clone().filter(Kind.eq(EventName::DocumentLocked.as_str()));
         let ends = events.clone().filter(Reason.is_not_null());
         let count = || Expr::col(Sequence).count();
 

@@ -137,7 +137,5 @@ async fn rooms_rows(
 }
 
 fn sequenced(rows: Vec<event::Model>) -> Result<Vec<Sequenced>, StorageError> {
-    let event = |row: event::Model| Ok((row.sequence, Logged::try_from(row)?.into_event()));
-    let events = rows.into_iter().map(event).collect::<Result<_, serde_json::Error>>();
-    events.map_err(|error| StorageError::Unavailable(format!("unreadable event: {error}")))
+    rows.into_iter().map(|row| Ok((row.sequence, Logged::try_from(row)?.into_event()?))).collect()
 }

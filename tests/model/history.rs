@@ -151,6 +151,7 @@ pub fn command(act: &Act, leases: &mut u128) -> Command {
             })
         }
         Act::Extend { document, owner: o, named: n, request: id } => Command::Extend(Extend {
+            tenant: TenantId::default_tenant(),
             keys: vec![key(*document)],
             owner: owner(*o),
             named: named(n, *leases),

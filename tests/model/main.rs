@@ -18,7 +18,7 @@ use std::{
 
 use doclock::{
     auth::RoomGlobs,
-    locking::{Command, Outcome, Policy, Timestamp, names::TenantId},
+    locking::{Command, EndReason, Outcome, Policy, Timestamp, names::TenantId},
     settings::DatabaseUrl,
     storage::{Storage, Writer, Writers, queries::EventFilter},
     time::{
@@ -84,12 +84,12 @@ impl Subject {
     }
 
     /// Sequence, type, token and reason of every event.
-    fn log(&self) -> Vec<(i64, String, i64, Option<String>)> {
+    fn log(&self) -> Vec<(i64, String, i64, Option<EndReason>)> {
         let (tenant, all) = (TenantId::default_tenant(), RoomGlobs::all());
         let page = block_on(self.storage.queries.events(&tenant, &all, &EventFilter::default(), 10_000)).unwrap();
         page.events
             .into_iter()
-            .map(|e| (e.sequence, format!("{} {} {}", e.kind, e.document, e.owner_id), e.fencing_token, e.reason))
+            .map(|e| (e.sequence, format!("{:?} {} {}", e.name, e.document, e.owner_id), e.fencing_token, e.reason))
             .collect()
     }
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use doclock::{
-    locking::{Command, Extend, Named, Refusal, names::OwnerId},
+    locking::{
+        Command, Extend, Named, Refusal,
+        names::{OwnerId, TenantId},
+    },
     storage::StorageError,
 };
 use sea_orm::sqlx::{Connection as _, Executor as _, PgConnection, query_scalar};
@@ -12,6 +15,7 @@ use crate::{Home, Subject, block_on, first_locks::lock, history::key, postgres, 
 
 fn heartbeat(document: u8, owner: &str) -> Command {
     Command::Extend(Extend {
+        tenant: TenantId::default_tenant(),
         keys: vec![key(document)],
         owner: OwnerId::parse(owner).unwrap(),
         named: Named::default(),

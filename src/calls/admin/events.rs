@@ -1,7 +1,6 @@
 //! Lists the audit trail, which is the event log.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -9,7 +8,7 @@ use crate::{
     auth::Role,
     calls::{Call, PageLimit, Problem, fields::number_text, view::Timed},
     locking::{
-        EventKind, Timestamp,
+        EventName, Metadata, Timestamp,
         names::{OwnerId, RoomId},
     },
     storage::{event_log::Logged, queries::EventFilter},
@@ -29,17 +28,11 @@ pub struct EventParams {
     owner: Option<OwnerId>,
     #[serde(rename = "type")]
     #[param(nullable = false)]
-    kind: Option<EventType>,
+    kind: Option<EventName>,
     /// 100 unless given.
     #[serde(default, deserialize_with = "number_text")]
     #[param(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
-pub enum EventType {
-    DocumentLocked,
-    DocumentUnlocked,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -56,7 +49,7 @@ pub struct EventPageView {
 #[schema(as = Event)]
 pub struct EventView {
     sequence: i64,
-    r#type: String,
+    r#type: EventName,
     at: Timestamp,
     room: String,
     document: String,
@@ -69,8 +62,8 @@ pub struct EventView {
     #[schema(required)]
     name: Option<String>,
     acquired_at: Timestamp,
-    #[schema(value_type = Option<Object>, required)]
-    metadata: Option<Box<RawValue>>,
+    #[schema(required)]
+    metadata: Option<Metadata>,
     #[schema(required)]
     document_version: Option<String>,
     /// Of an end: `released`, `expired`, `taken_over`, `revoked` or `handed_over`.
@@ -91,7 +84,7 @@ impl From<Logged> for EventView {
     fn from(event: Logged) -> Self {
         Self {
             sequence: event.sequence,
-            r#type: event.kind,
+            r#type: event.name,
             at: event.at,
             room: event.room,
             document: event.document,
@@ -103,7 +96,7 @@ impl From<Logged> for EventView {
             acquired_at: Timestamp::from_millis(event.body.acquired_at),
             metadata: event.body.metadata,
             document_version: event.body.document_version,
-            reason: event.reason,
+            reason: event.reason.map(|reason| reason.name().to_owned()),
             by: event.by,
             note: event.note,
             held_ms: event.held_ms,
@@ -117,11 +110,7 @@ pub async fn run(call: &Call, params: EventParams) -> Result<Timed<EventPageView
     if after < 0 {
         return Err(Problem::invalid("after", "must not be negative"));
     }
-    let kind = params.kind.map(|kind| match kind {
-        EventType::DocumentLocked => EventKind::LOCKED.to_owned(),
-        EventType::DocumentUnlocked => EventKind::UNLOCKED.to_owned(),
-    });
-    let filter = EventFilter { after, room: params.room, owner: params.owner, kind };
+    let filter = EventFilter { after, room: params.room, owner: params.owner, name: params.kind };
     let limit = PageLimit::parse(params.limit)?.items();
     let page = call.calls.queries.events(&call.caller.tenant, &call.caller.rooms, &filter, limit).await?;
     let next_after = page.events.last().filter(|_| page.has_more).map(|event| event.sequence);

@@ -91,7 +91,7 @@ impl Exchange {
         loop {
             self.round().await;
             tokio::select! {
-                () = tokio::time::sleep(EVERY) => {}
+                () = self.clock.sleep(EVERY) => {}
                 reply = &mut self.stop => {
                     // What is left is forgotten by others after a while.
                     let _ = self.database.forget_servers(&self.own_ids()).await;

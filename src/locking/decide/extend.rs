@@ -8,7 +8,7 @@ use crate::locking::{DocumentKey, Done, Failed, MemoKey, Refusal};
 
 pub(super) fn extend(state: &State, command: &Extend, now: Timestamp, decision: &mut Decision) -> Outcome {
     let Some(first) = command.keys.first() else { return Outcome::default() };
-    let request = command.request.as_ref().map(|request| (request, request.memo_key(&first.tenant, &command.owner)));
+    let request = command.request.as_ref().map(|request| (request, request.memo_key(&command.tenant, &command.owner)));
     if let Some((request, key)) = &request {
         match recall(state, key, request, now) {
             Err(refusal) => return Outcome::failed(first, refusal),

@@ -35,7 +35,7 @@ pub struct NotRead(pub DocumentKey);
 /// A command may name a document several times: only the first time counts.
 pub fn decide(state: &State, command: &Command, now: Timestamp) -> Result<Decision, NotRead> {
     let mut decision = Decision::default();
-    for key in distinct(command.keys(), |key| *key) {
+    for key in distinct(command.needs().keys, |key| *key) {
         for lock in state.locks_of(key).iter().filter(|lock| !lock.is_live(now)) {
             decision.end_overdue(lock, now);
         }

@@ -106,6 +106,7 @@ fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
         (documents(), name()).prop_map(|(documents, name)| lock_command(&documents, name, None)),
         (documents(), name()).prop_map(move |(documents, name)| Command::Extend(Extend {
+            tenant: TenantId::default_tenant(),
             keys: keys(documents),
             owner: owner(name),
             named: Named::default(),
@@ -162,7 +163,7 @@ proptest! {
         once.sort_unstable();
         once.dedup();
         prop_assert_eq!(once.len(), ended.len(), "a lock ended twice");
-        let named: Vec<_> = command.keys().collect();
+        let named = command.needs().keys;
         for lock in locks.iter().filter(|lock| !lock.is_live(NOW) && named.contains(&&lock.key)) {
             prop_assert!(ended.contains(&lock.lease_id), "an overdue lock was met and left");
         }

@@ -7,7 +7,6 @@ use super::{load::lock, save, time};
 use crate::{
     locking::{DocumentKey, Lock, Timestamp},
     storage::{
-        event_log::random_epoch,
         new_epoch::{NewEpoch, TOKEN_MARGIN, revoked},
         queries::key,
     },
@@ -29,7 +28,7 @@ pub async fn begin(options: &PgConnectOptions, now: Timestamp) -> Result<NewEpoc
     let highest: Option<i64> =
         sqlx::query_scalar("SELECT max(fencing_token) FROM documents").fetch_one(&mut connection).await?;
     let floor: i64 = head.try_get("token_floor")?;
-    let (epoch, token_floor) = (random_epoch(), floor.max(highest.unwrap_or_default()) + TOKEN_MARGIN);
+    let (epoch, token_floor) = (Uuid::new_v4(), floor.max(highest.unwrap_or_default()) + TOKEN_MARGIN);
     sqlx::query("UPDATE log_head SET epoch = $1, token_floor = $2")
         .bind(epoch)
         .bind(token_floor)

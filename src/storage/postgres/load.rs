@@ -187,7 +187,7 @@ pub(super) fn lock(row: &PgRow, outages: &Outages) -> Result<Lock> {
         due_at: moment(row, "due_at")?,
         ttl_seconds: unsigned(row.try_get("ttl_seconds")?),
         linger_ms: row.try_get::<Option<i32>, _>("linger_ms")?.map(unsigned),
-        metadata: row.try_get::<Option<String>, _>("metadata")?.map(Metadata::from_stored),
+        metadata: row.try_get::<Option<String>, _>("metadata")?.and_then(Metadata::from_stored),
         document_version: row.try_get::<Option<String>, _>("document_version")?.map(DocumentVersion::from_stored),
         extend_ids: memo::ids_from_text(row.try_get("extend_ids")?),
     };
@@ -283,7 +283,7 @@ async fn owner_locks(connection: &mut PgConnection, batch: &mut Batch<'_>) -> Re
     let owners: Vec<_> = lockers.iter().map(|(_, owner)| owner.as_str()).collect();
     let rows = sqlx::query(
         "SELECT k.tenant, k.owner_id, (SELECT count(*) FROM
-           (SELECT 1 FROM document_locks AS l WHERE l.tenant = k.tenant AND l.owner_id = k.owner_id LIMIT $3) AS counted)
+           (SELECT 1 FROM document_locks AS l WHERE l.tenant = k.tenant AND l.owner_id = k.owner_id LIMIT $3) AS counted) AS locks
          FROM UNNEST($1::text[], $2::text[]) AS k (tenant, owner_id)",
     )
     .bind(tenants)
@@ -292,9 +292,10 @@ async fn owner_locks(connection: &mut PgConnection, batch: &mut Batch<'_>) -> Re
     .fetch_all(connection)
     .await?;
     for row in rows {
-        let owner =
-            (TenantId::from_stored(row.try_get::<String, _>(0)?), OwnerId::from_stored(row.try_get::<String, _>(1)?));
-        batch.state.owner_locks.insert(owner, u32::try_from(row.try_get::<i64, _>(2)?).unwrap_or(u32::MAX));
+        let tenant = TenantId::from_stored(row.try_get::<String, _>("tenant")?);
+        let owner = OwnerId::from_stored(row.try_get::<String, _>("owner_id")?);
+        let locks = u32::try_from(row.try_get::<i64, _>("locks")?).unwrap_or(u32::MAX);
+        batch.state.owner_locks.insert((tenant, owner), locks);
     }
     Ok(())
 }

@@ -40,11 +40,12 @@ use sea_orm::{
     },
 };
 use tokio::runtime::Runtime;
+use uuid::Uuid;
 
 use super::{
     LONGEST_TTL_MS, Pools, StorageError,
     batch::{Appended, Batch, Committed, Expired},
-    event_log::{Known, KnownHead, random_epoch},
+    event_log::{Known, KnownHead},
 };
 use crate::{
     locking::{Command, Decision, Expire, Policy, Timestamp},
@@ -117,7 +118,7 @@ pub(super) fn pool(options: PgConnectOptions, connections: u32) -> DatabaseConne
 
 async fn seed(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query("INSERT INTO log_head (id, epoch, sequence, token_floor) VALUES (1, $1, 0, 0) ON CONFLICT DO NOTHING")
-        .bind(random_epoch())
+        .bind(Uuid::new_v4())
         .execute(&mut *connection)
         .await?;
     sqlx::query("INSERT INTO server_life (id, last_alive, clock_offset) VALUES (1, 0, 0) ON CONFLICT DO NOTHING")

@@ -10,8 +10,9 @@ pub(super) type Quick<'c> = HashSet<&'c DocumentKey>;
 pub(super) fn documents<'c>(commands: &[&'c Command]) -> Quick<'c> {
     let (mut quick, mut others) = (Quick::new(), HashSet::new());
     for command in commands {
-        for key in command.keys() {
-            if !is_plain(command) || !quick.insert(key) {
+        let needs = command.needs();
+        for key in needs.keys {
+            if !needs.is_plain || !quick.insert(key) {
                 others.insert(key);
             }
         }
@@ -20,15 +21,6 @@ pub(super) fn documents<'c>(commands: &[&'c Command]) -> Quick<'c> {
     quick
 }
 
-fn is_plain(command: &Command) -> bool {
-    match command {
-        Command::Extend(_) | Command::Unlock(_) => {
-            !command.needs_documents() && command.memo_key().is_none() && command.keys().count() == 1
-        }
-        Command::Lock(_) | Command::Release(_) | Command::ForceUnlock(_) | Command::Expire(_) => false,
-    }
-}
-
 pub(super) fn is_quick(command: &Command, quick: &Quick<'_>) -> bool {
-    command.keys().any(|key| quick.contains(key))
+    command.needs().keys.into_iter().any(|key| quick.contains(key))
 }

@@ -387,7 +387,7 @@ impl Writing {
             |columns| {
                 columns.keys(each().map(|event| &event.lock.key));
                 columns.add("bigint[]", each().map(|event| event.at.millis()));
-                columns.add("text[]", each().map(|event| event.kind.name()));
+                columns.add("text[]", each().map(|event| event.kind.name().as_str()));
                 columns.add("uuid[]", each().map(|event| event.lock.lease_id));
                 columns.add("bigint[]", each().map(|event| event.lock.fencing_token));
                 columns.add("text[]", each().map(|event| event.lock.holder.owner.as_str()));

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rusqlite::{Connection, params};
+use uuid::Uuid;
 
 use super::{
     super::new_epoch::{NewEpoch, revoked},
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::{
     locking::{Lock, Timestamp},
-    storage::{event_log::random_epoch, new_epoch::TOKEN_MARGIN},
+    storage::new_epoch::TOKEN_MARGIN,
 };
 
 /// For those who have the claim to the file.
@@ -35,7 +36,7 @@ fn begun(connection: &Connection, now: Timestamp) -> Result<NewEpoch, rusqlite::
     connection.execute_batch("DELETE FROM document_locks; DELETE FROM lock_waiters; DELETE FROM lock_handovers")?;
     let highest: Option<i64> =
         connection.query_row("SELECT max(fencing_token) FROM documents", [], |row| row.get(0))?;
-    let (epoch, token_floor) = (random_epoch(), floor.max(highest.unwrap_or_default()) + TOKEN_MARGIN);
+    let (epoch, token_floor) = (Uuid::new_v4(), floor.max(highest.unwrap_or_default()) + TOKEN_MARGIN);
     connection.execute(
         "UPDATE log_head SET epoch = ?1, sequence = ?2, token_floor = ?3 WHERE id = 1",
         params![epoch, sequence, token_floor],

@@ -6,9 +6,10 @@ use std::{
     io,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use crate::time::clock::Stopwatch;
 
@@ -45,7 +46,7 @@ impl Watch {
     /// Whether a connection of this age has been opened since the file was last seen to change.
     pub fn is_current(&self, age: Duration) -> bool {
         let found = id(&self.path);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if seen.0 != found {
             *seen = (found, Stopwatch::start());
         }

@@ -22,16 +22,34 @@ use crate::{
 
 type Result<T> = std::result::Result<T, rusqlite::Error>;
 
-/// The columns of a lock, as [`lock`] reads them.
-const LOCK: &str = "SELECT tenant, room, document, slot, lease_id, hold, fencing_token, owner_id, session_id, name,
-    acquired_at, expires_at, due_at, ttl_seconds, linger_ms, metadata, document_version, extend_ids FROM document_locks";
+/// Names the columns of a statement once: as its text, and as the places that its rows are read by. To look each up by its
+/// name at run time takes as long as the statement.
+macro_rules! columns {
+    ($Name:ident: $first:ident $(, $column:ident)* $(,)?) => {
+        #[derive(Clone, Copy)]
+        #[expect(non_camel_case_types, reason = "these are the columns' own names")]
+        enum $Name { $first $(, $column)* }
+
+        impl $Name {
+            const LIST: &'static str = concat!(stringify!($first) $(, ", ", stringify!($column))*);
+        }
+    };
+}
+
+columns!(LockColumn: tenant, room, document, slot, lease_id, hold, fencing_token, owner_id, session_id, name, acquired_at,
+    expires_at, due_at, ttl_seconds, linger_ms, metadata, document_version, extend_ids);
+columns!(DocumentColumn: fencing_token, capacity, document_version);
+columns!(MemoColumn: fingerprint, created_at, locks);
+
+fn select_locks(rest: &str) -> String {
+    format!("SELECT {} FROM document_locks {rest}", LockColumn::LIST)
+}
 
 pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>, outages: &Outages) -> Result<()> {
-    let mut documents = connection.prepare_cached(
-        "SELECT fencing_token, capacity, document_version FROM documents
-         WHERE tenant = ?1 AND room = ?2 AND document = ?3",
-    )?;
-    let mut locks = connection.prepare_cached(&format!("{LOCK} WHERE tenant = ?1 AND room = ?2 AND document = ?3"))?;
+    const OF_DOCUMENT: &str = "WHERE tenant = ?1 AND room = ?2 AND document = ?3";
+    let select_document = format!("SELECT {} FROM documents {OF_DOCUMENT}", DocumentColumn::LIST);
+    let mut documents = connection.prepare_cached(&select_document)?;
+    let mut locks = connection.prepare_cached(&select_locks(OF_DOCUMENT))?;
     for key in batch.document_keys() {
         // The one writer sees all there is: no row means that nobody ever locked it.
         let row = document(&mut documents, key)?.unwrap_or_default();
@@ -61,7 +79,8 @@ pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>, outages: &Out
 pub(super) fn overdue(connection: &Connection, outages: &Outages, now: Timestamp, limit: u32) -> Result<Vec<Lock>> {
     connection
         .prepare_cached(&format!(
-            "SELECT * FROM ({LOCK} WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2) WHERE expires_at <= ?1"
+            "SELECT * FROM ({}) WHERE expires_at <= ?1",
+            select_locks("WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2")
         ))?
         .query_map(params![now.millis(), limit], |row| any_lock(row, outages))?
         .collect()
@@ -73,7 +92,7 @@ pub(super) fn all_locks(
     outages: &Outages,
     mut each: impl FnMut(Lock) -> Result<()>,
 ) -> Result<()> {
-    let mut locks = connection.prepare(LOCK)?;
+    let mut locks = connection.prepare(&select_locks(""))?;
     let mut rows = locks.query([])?;
     while let Some(row) = rows.next()? {
         each(any_lock(row, outages)?)?;
@@ -111,41 +130,43 @@ fn names(key: &DocumentKey) -> [&str; 3] {
 fn document(documents: &mut Statement<'_>, key: &DocumentKey) -> Result<Option<DocumentRow>> {
     let read = |row: &Row<'_>| {
         Ok(DocumentRow {
-            fencing_token: row.get(0)?,
-            capacity: row.get(1)?,
-            version: text(row, 2)?.map(DocumentVersion::from_stored),
+            fencing_token: row.get(DocumentColumn::fencing_token as usize)?,
+            capacity: row.get(DocumentColumn::capacity as usize)?,
+            version: text(row, DocumentColumn::document_version as usize)?.map(DocumentVersion::from_stored),
         })
     };
     documents.query_row(names(key), read).optional()
 }
 
 fn any_lock(row: &Row<'_>, outages: &Outages) -> Result<Lock> {
-    let name = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_str()?);
-    lock(row, key(name(0)?, name(1)?, name(2)?), outages)
+    let name = |column: LockColumn| Ok::<_, rusqlite::Error>(row.get_ref(column as usize)?.as_str()?);
+    lock(row, key(name(LockColumn::tenant)?, name(LockColumn::room)?, name(LockColumn::document)?), outages)
 }
 
-/// With its real end, whichever outages there have been since the row was written. Columns are read by their place in
-/// `LOCK`: looking each up by its name would take as long as the statement.
+/// With its real end, whichever outages there have been since the row was written.
 fn lock(row: &Row<'_>, key: DocumentKey, outages: &Outages) -> Result<Lock> {
+    use LockColumn as Column;
+    let moment = |column: Column| Ok::<_, rusqlite::Error>(Timestamp::from_millis(row.get(column as usize)?));
+    let text = |column: Column| text(row, column as usize);
     let mut lock = Lock {
         key,
-        slot: row.get(3)?,
-        lease_id: row.get(4)?,
-        hold: row.get(5)?,
-        fencing_token: row.get(6)?,
+        slot: row.get(Column::slot as usize)?,
+        lease_id: row.get(Column::lease_id as usize)?,
+        hold: row.get(Column::hold as usize)?,
+        fencing_token: row.get(Column::fencing_token as usize)?,
         holder: Holder {
-            owner: OwnerId::from_stored(row.get_ref(7)?.as_str()?),
-            session: text(row, 8)?.map(SessionId::from_stored),
-            name: text(row, 9)?.map(Into::into),
+            owner: OwnerId::from_stored(text(Column::owner_id)?.unwrap_or_default()),
+            session: text(Column::session_id)?.map(SessionId::from_stored),
+            name: text(Column::name)?.map(Into::into),
         },
-        acquired_at: Timestamp::from_millis(row.get(10)?),
-        expires_at: Timestamp::from_millis(row.get(11)?),
-        due_at: Timestamp::from_millis(row.get(12)?),
-        ttl_seconds: row.get(13)?,
-        linger_ms: row.get(14)?,
-        metadata: text(row, 15)?.map(Metadata::from_stored),
-        document_version: text(row, 16)?.map(DocumentVersion::from_stored),
-        extend_ids: memo::ids_from_text(text(row, 17)?),
+        acquired_at: moment(Column::acquired_at)?,
+        expires_at: moment(Column::expires_at)?,
+        due_at: moment(Column::due_at)?,
+        ttl_seconds: row.get(Column::ttl_seconds as usize)?,
+        linger_ms: row.get(Column::linger_ms as usize)?,
+        metadata: text(Column::metadata)?.and_then(Metadata::from_stored),
+        document_version: text(Column::document_version)?.map(DocumentVersion::from_stored),
+        extend_ids: memo::ids_from_text(text(Column::extend_ids)?),
     };
     lock.expires_at = outages.end_of(lock.expires_at, lock.span_ms());
     Ok(lock)
@@ -158,31 +179,30 @@ fn text<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>> {
 
 fn memo_of(connection: &Connection, key: &MemoKey) -> Result<Option<Memo>> {
     connection
-        .prepare_cached(
-            "SELECT fingerprint, created_at, locks FROM request_memos
-             WHERE tenant = ?1 AND owner_id = ?2 AND request_id = ?3",
-        )?
+        .prepare_cached(&format!(
+            "SELECT {} FROM request_memos WHERE tenant = ?1 AND owner_id = ?2 AND request_id = ?3",
+            MemoColumn::LIST
+        ))?
         .query_row(params![key.tenant.as_str(), key.owner.as_str(), key.request_id.as_str()], |row| {
-            let locks: String = row.get(2)?;
             Ok(Memo {
-                fingerprint: Fingerprint(row.get(0)?),
-                created_at: Timestamp::from_millis(row.get(1)?),
-                locks: memo::from_text(&locks),
+                fingerprint: Fingerprint(row.get(MemoColumn::fingerprint as usize)?),
+                created_at: Timestamp::from_millis(row.get(MemoColumn::created_at as usize)?),
+                locks: memo::from_text(text(row, MemoColumn::locks as usize)?.unwrap_or_default()),
             })
         })
         .optional()
 }
 
 fn ending(connection: &Connection, lookup: &Lookup) -> Result<Option<Ending>> {
-    const ENDED: &str = "SELECT reason, coalesce(ended_at, at), session_id FROM events
+    const ENDED: &str = "SELECT reason, coalesce(ended_at, at) AS ended_at, session_id FROM events
          WHERE kind = 'DocumentUnlocked' AND tenant = ?1 AND room = ?2 AND document = ?3 AND owner_id = ?4";
     let Lookup { key, owner, which } = lookup;
     let name = (key.tenant.as_str(), key.room.as_str(), key.document.as_str(), owner.as_str());
     let read = |row: &Row<'_>| {
-        let reason: String = row.get(0)?;
+        let reason: String = row.get("reason")?;
         // Every reason that was written can be read; a foreign one counts as taken by someone else.
         let reason = EndReason::from_name(&reason).unwrap_or(EndReason::Revoked);
-        Ok(Ending { reason, at: Timestamp::from_millis(row.get(1)?) })
+        Ok(Ending { reason, at: Timestamp::from_millis(row.get("ended_at")?) })
     };
     match which {
         Which::Lease(lease_id) => connection
@@ -206,11 +226,11 @@ fn ending(connection: &Connection, lookup: &Lookup) -> Result<Option<Ending>> {
 /// How many locks each owner has, counted once when the connection is opened.
 pub(super) fn owner_locks(connection: &Connection) -> Result<HashMap<(TenantId, OwnerId), u32>> {
     connection
-        .prepare("SELECT tenant, owner_id, count(*) FROM document_locks GROUP BY tenant, owner_id")?
+        .prepare("SELECT tenant, owner_id, count(*) AS locks FROM document_locks GROUP BY tenant, owner_id")?
         .query_map([], |row| {
-            let tenant = TenantId::from_stored(row.get::<_, String>(0)?);
-            let owner = OwnerId::from_stored(row.get::<_, String>(1)?);
-            Ok(((tenant, owner), row.get(2)?))
+            let tenant = TenantId::from_stored(row.get::<_, String>("tenant")?);
+            let owner = OwnerId::from_stored(row.get::<_, String>("owner_id")?);
+            Ok(((tenant, owner), row.get("locks")?))
         })?
         .collect()
 }

@@ -32,11 +32,12 @@ use sea_orm::{
     DatabaseConnection, SqlxSqliteConnector,
     sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions},
 };
+use uuid::Uuid;
 
 use super::{
     LONGEST_TTL_MS, OpenError, Pools, StorageError,
     batch::{Appended, Batch, Committed, Expired},
-    event_log::{Head, KnownHead, random_epoch},
+    event_log::{Head, KnownHead},
 };
 use crate::{
     locking::{
@@ -118,7 +119,7 @@ fn seed(path: &Path) -> Result<(), rusqlite::Error> {
     let connection = connect(path)?;
     connection.execute(
         "INSERT OR IGNORE INTO log_head (id, epoch, sequence, token_floor) VALUES (1, ?1, 0, 0)",
-        [random_epoch()],
+        [Uuid::new_v4()],
     )?;
     connection.execute("INSERT OR IGNORE INTO server_life (id, last_alive, clock_offset) VALUES (1, 0, 0)", [])?;
     Ok(())

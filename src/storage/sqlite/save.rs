@@ -170,7 +170,7 @@ impl<'c> Statements<'c> {
             lock.key.room.as_str(),
             lock.key.document.as_str(),
             event.at.millis(),
-            event.kind.name(),
+            event.kind.name().as_str(),
             lock.lease_id,
             lock.fencing_token,
             lock.holder.owner.as_str(),
