@@ -48,8 +48,11 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// Both servers have spoken for the first time, when nobody was there. They speak again when time passes.
     pub async fn start() -> Self {
-        Self::with_options(Options::default).await
+        let pair = Self::with_options(Options::default).await;
+        until(&pair.database, "live_servers", 2).await;
+        pair
     }
 
     pub async fn with_options(options: fn() -> Options) -> Self {
@@ -88,12 +91,31 @@ pub async fn until(database: &DatabaseConnection, table: &str, expected: i64) {
     panic!("{found} instead of {expected} in {table}");
 }
 
+/// Servers begin another round: with everything that was done before, even if they have not finished the last one.
+pub fn round(clock: &ManualClock) {
+    clock.advance(Duration::from_millis(500));
+}
+
+/// In one round the servers of these people say that they are here; in the next one, which has begun, others hear it.
+pub async fn tell(clock: &ManualClock, database: &DatabaseConnection, people: &[&str]) {
+    round(clock);
+    for owner in people {
+        until(database, &format!("participants WHERE owner_id = '{owner}' AND is_here"), 1).await;
+    }
+    round(clock);
+}
+
+/// Each of so many servers has begun another round, and finished the one before: in this one they speak in any case.
+pub async fn beat(clock: &ManualClock, database: &DatabaseConnection, servers: i64) {
+    clock.advance(Duration::from_secs(3));
+    let now = clock.now().millis();
+    until(database, &format!("live_servers WHERE seen_at = {now}"), servers).await;
+}
+
 /// Each of so many servers has said what it knows, and then heard what the others said.
 pub async fn exchange(clock: &ManualClock, database: &DatabaseConnection, servers: i64) {
     // They speak, then listen: with the third time everyone has heard what was said the first time.
     for _ in 0..3 {
-        clock.advance(Duration::from_secs(3));
-        let now = clock.now().millis();
-        until(database, &format!("live_servers WHERE seen_at = {now}"), servers).await;
+        beat(clock, database, servers).await;
     }
 }

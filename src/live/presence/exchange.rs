@@ -31,7 +31,7 @@ use crate::{
     time::clock::Clock,
 };
 
-const EVERY: Duration = Duration::from_millis(500);
+const EVERY_MS: i64 = 500;
 const BEAT_MS: i64 = 3000;
 const DEAD_AFTER_MS: i64 = 15_000;
 /// Departures are forgotten after one to two times this many rounds: others have read of them by then, or read everything.
@@ -89,9 +89,12 @@ impl Exchange {
 
     pub async fn run(mut self) {
         loop {
-            self.round().await;
+            // From the beginning of one round to that of the next: what a round takes must not add to the delay.
+            let now = self.clock.now();
+            self.round(now).await;
             tokio::select! {
-                () = self.clock.sleep(EVERY) => {}
+                biased;
+                // First: after a slow round the next one is due already.
                 reply = &mut self.stop => {
                     // What is left is forgotten by others after a while.
                     let _ = self.database.forget_servers(&self.own_ids()).await;
@@ -100,12 +103,13 @@ impl Exchange {
                     }
                     return;
                 }
+                () = self.clock.sleep_until(now.plus_millis(EVERY_MS)) => {}
             }
         }
     }
 
-    async fn round(&mut self) {
-        match self.exchange().await {
+    async fn round(&mut self, now: Timestamp) {
+        match self.exchange(now).await {
             Ok(()) => self.has_failed = false,
             Err(error) => {
                 if !self.has_failed {
@@ -118,17 +122,16 @@ impl Exchange {
         }
     }
 
-    async fn exchange(&mut self) -> Result<(), StorageError> {
-        self.speak().await?;
-        self.listen().await
+    async fn exchange(&mut self, now: Timestamp) -> Result<(), StorageError> {
+        self.speak(now).await?;
+        self.listen(now).await
     }
 
-    async fn speak(&mut self) -> Result<(), StorageError> {
+    async fn speak(&mut self, now: Timestamp) -> Result<(), StorageError> {
         let wanted = if self.own.is_some() { SightingsWanted::Changed } else { SightingsWanted::All };
         // Without a publisher the server is about to stop.
         let Some(sightings) = self.hub.sightings(wanted).await else { return Ok(()) };
         let rows: Vec<_> = sightings.into_iter().map(row).collect();
-        let now = self.clock.now();
         let Some(own) = &mut self.own else {
             let id = Uuid::new_v4();
             let before = self.before.clone();
@@ -158,8 +161,8 @@ impl Exchange {
         Ok(())
     }
 
-    async fn listen(&mut self) -> Result<(), StorageError> {
-        let (now, own) = (self.clock.now(), self.own_ids());
+    async fn listen(&mut self, now: Timestamp) -> Result<(), StorageError> {
+        let own = self.own_ids();
         let servers = self.database.servers().await?;
         let is_dead = |server: &LiveServer| now.millis_since(server.seen_at) > DEAD_AFTER_MS;
         let (dead, alive): (Vec<_>, Vec<_>) =
