@@ -16,6 +16,8 @@ mod lock;
 pub mod names;
 mod outcome;
 mod state;
+#[cfg(test)]
+mod testing;
 mod time;
 
 pub use command::{

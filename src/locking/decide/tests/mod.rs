@@ -1,0 +1,65 @@
+//! `decide` on states made by hand and by chance.
+
+mod named_twice;
+mod requests;
+
+use super::decide;
+use crate::locking::{
+    Change, Command, Decision, Lock, LockDocuments, NotRead, State,
+    names::DocumentVersion,
+    testing::{
+        commands::{lock, wanted},
+        samples::{NOW, key},
+        state,
+    },
+};
+
+fn decide_now(state: &State, command: impl Into<Command>) -> Decision {
+    decide(state, &command.into(), NOW).unwrap()
+}
+
+/// Fails unless all that happened is that overdue locks ended.
+fn assert_nothing_happened(decision: &Decision, why: &str) {
+    let is_expiry = |change: &Change| matches!(change, Change::End { lock, .. } if !lock.is_live(NOW));
+    assert!(decision.changes.iter().all(is_expiry), "{why}: {:?}", decision.changes);
+    assert_eq!(decision.events.len(), decision.changes.len(), "{why}");
+}
+
+fn granted(decision: &Decision) -> Vec<&Lock> {
+    let grants = decision.changes.iter().filter_map(|change| match change {
+        Change::Grant(lock) => Some(lock),
+        _ => None,
+    });
+    grants.collect()
+}
+
+#[test]
+fn nothing_is_granted_on_a_document_that_was_not_read() {
+    let mut state = state().document(1).held_by("alice").build();
+    state.documents.remove(&key(1));
+    let both = LockDocuments { wanted: vec![wanted(0), wanted(1)], ..lock("bob") };
+    assert_eq!(decide(&state, &both.into(), NOW), Err(NotRead(key(1))));
+}
+
+#[test]
+fn ls_inv_002_a_grant_gets_the_next_token_of_its_document() {
+    for (before, expected) in [
+        (state(), 1),
+        (state().held_by("alice").token(7).overdue(), 8),
+        (state().held_by("alice").token(1).capacity(2), 2),
+    ] {
+        let decision = decide_now(&before.clone().build(), lock("bob"));
+        let tokens: Vec<_> = granted(&decision).iter().map(|lock| lock.fencing_token).collect();
+        assert_eq!(tokens, [expected], "{before:?}");
+    }
+}
+
+#[test]
+fn a_grant_answers_the_version_that_the_holder_before_it_left() {
+    let command = LockDocuments { document_version: Some(DocumentVersion::from_stored("mine")), ..lock("bob") };
+    for (before, expected) in [(state().version("left"), "left"), (state(), "mine")] {
+        let decision = decide_now(&before.build(), command.clone());
+        let versions: Vec<_> = granted(&decision).iter().map(|lock| lock.document_version.clone()).collect();
+        assert_eq!(versions, [Some(DocumentVersion::from_stored(expected))]);
+    }
+}

@@ -1,0 +1,86 @@
+//! Commands on document 0 that name nothing else. A test writes out what it needs with `..`:
+//! `LockDocuments { capacity: Some(2), ..lock("bob") }`.
+
+use super::samples::{key, lease, owner};
+use crate::locking::{
+    Command, Expire, Extend, Fingerprint, ForceUnlock, Holder, LockDocuments, Named, Release, Request, TakeOver,
+    Unlock, Wanted,
+    names::{RequestId, TenantId},
+};
+
+/// The lease that a grant gets on document `number`: unlike those of locks built by [`super::state`].
+pub fn wanted(document: u8) -> Wanted {
+    Wanted { key: key(document), lease_id: lease(1000 + u128::from(document)) }
+}
+
+pub fn lock(name: &str) -> LockDocuments {
+    LockDocuments {
+        tenant: TenantId::default_tenant(),
+        wanted: vec![wanted(0)],
+        holder: Holder { owner: owner(name), session: None, name: None },
+        ttl_seconds: None,
+        takeover: None,
+        capacity: None,
+        metadata: None,
+        document_version: None,
+        request: None,
+    }
+}
+
+/// Of own locks only.
+pub fn take_over() -> TakeOver {
+    TakeOver { expected_token: None, of_others: false }
+}
+
+pub fn extend(name: &str) -> Extend {
+    Extend {
+        tenant: TenantId::default_tenant(),
+        keys: vec![key(0)],
+        owner: owner(name),
+        named: Named::default(),
+        ttl_seconds: None,
+        metadata: None,
+        request: None,
+    }
+}
+
+pub fn unlock(name: &str) -> Unlock {
+    Unlock {
+        tenant: TenantId::default_tenant(),
+        keys: vec![key(0)],
+        owner: owner(name),
+        named: Named::default(),
+        document_version: None,
+        request: None,
+    }
+}
+
+/// The goodbye of the page that got lease `number` and never resumed it.
+pub fn release(name: &str, number: u128) -> Release {
+    Release { key: key(0), owner: owner(name), lease_id: lease(number), hold: 1, linger_ms: 0 }
+}
+
+pub fn force_unlock(number: u128) -> ForceUnlock {
+    ForceUnlock { targets: vec![(key(0), lease(number))], by: owner("root"), note: None }
+}
+
+pub fn request(id: &str) -> Request {
+    Request { id: RequestId::from_stored(id), fingerprint: Fingerprint([7; 16]) }
+}
+
+/// Another request under the same id.
+pub fn other_request(id: &str) -> Request {
+    Request { fingerprint: Fingerprint([8; 16]), ..request(id) }
+}
+
+macro_rules! commands {
+    ($($Kind:ident($Inner:ident))+) => {$(
+        impl From<$Inner> for Command {
+            fn from(inner: $Inner) -> Self {
+                Self::$Kind(inner)
+            }
+        }
+    )+};
+}
+
+commands! { Lock(LockDocuments) Extend(Extend) Unlock(Unlock) Release(Release) ForceUnlock(ForceUnlock) Expire(Expire) }
