@@ -1,7 +1,9 @@
 //! `decide` on states made by hand and by chance.
 
+mod every_refusal;
 mod named_twice;
 mod requests;
+mod which_refusal;
 
 use super::decide;
 use crate::locking::{
