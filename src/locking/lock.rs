@@ -101,6 +101,11 @@ impl Lock {
         self.expires_at.min(now)
     }
 
+    /// Sorts overdue locks of a document by when they ended; of two at once the older one goes first.
+    pub(super) fn end_order(&self) -> (Timestamp, i64) {
+        (self.expires_at, self.fencing_token)
+    }
+
     /// How it ends when nobody ends it.
     pub(super) fn overdue_reason(&self) -> EndReason {
         if self.linger_ms.is_some() { EndReason::Released } else { EndReason::Expired }

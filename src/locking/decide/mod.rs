@@ -36,7 +36,10 @@ pub struct NotRead(pub DocumentKey);
 pub fn decide(state: &State, command: &Command, now: Timestamp) -> Result<Decision, NotRead> {
     let mut decision = Decision::default();
     for key in distinct(command.needs().keys, |key| *key) {
-        for lock in state.locks_of(key).iter().filter(|lock| !lock.is_live(now)) {
+        let mut overdue: Vec<_> = state.locks_of(key).iter().filter(|lock| !lock.is_live(now)).collect();
+        // The log's last word about an owner must be of the lock that ended last.
+        overdue.sort_unstable_by_key(|lock| lock.end_order());
+        for lock in overdue {
             decision.end_overdue(lock, now);
         }
     }

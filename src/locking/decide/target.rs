@@ -62,7 +62,8 @@ fn ended(state: &State, key: &DocumentKey, owner: &OwnerId, which: &Which, now: 
     };
     let oldest = now.plus_millis(-memory_ms);
     let is_overdue = |lock: &Lock| !lock.is_live(now) && lock.holder.owner == *owner && which.means(lock);
-    if let Some(lock) = state.locks_of(key).iter().find(|lock| is_overdue(lock) && lock.expires_at > oldest) {
+    let overdue = state.locks_of(key).iter().filter(|lock| is_overdue(lock) && lock.expires_at > oldest);
+    if let Some(lock) = overdue.max_by_key(|lock| lock.end_order()) {
         return Some(lock.overdue_reason());
     }
     let lookup = Lookup { key: key.clone(), owner: owner.clone(), which: which.clone() };

@@ -10,7 +10,7 @@ use crate::locking::{
     Change, Command, Decision, Lock, LockDocuments, NotRead, State,
     names::DocumentVersion,
     testing::{
-        commands::{lock, wanted},
+        commands::{extend, lock, wanted},
         samples::{NOW, key},
         state,
     },
@@ -54,6 +54,14 @@ fn ls_inv_002_a_grant_gets_the_next_token_of_its_document() {
         let tokens: Vec<_> = granted(&decision).iter().map(|lock| lock.fencing_token).collect();
         assert_eq!(tokens, [expected], "{before:?}");
     }
+}
+
+#[test]
+fn overdue_locks_end_in_the_order_in_which_their_time_ran_out() {
+    let before = state().held_by("alice").left_ms(-1).held_by("alice").left_ms(-3).held_by("bob").left_ms(-2);
+    let decision = decide_now(&before.build(), extend("alice"));
+    let tokens: Vec<_> = decision.events.iter().map(|event| event.lock.fencing_token).collect();
+    assert_eq!(tokens, [2, 3, 1]);
 }
 
 #[test]

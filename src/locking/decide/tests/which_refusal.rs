@@ -140,7 +140,11 @@ fn step_5_somebody_elses_or_nobodys() -> Vec<Row> {
 
 fn with_nothing_named_the_document_is_meant() -> Vec<Row> {
     let ended = |ago_ms| alice().that_ended(Revoked, ago_ms);
+    let expired_last = || alice().left_ms(-1).held_by("alice").lingering().left_ms(-2);
+    let lingered_last = || alice().left_ms(-2).held_by("alice").lingering().left_ms(-1);
     vec![
+        row("of two overdue locks the last to end", expired_last(), nothing(), Ended(Expired)),
+        row("of two overdue locks the last to end", lingered_last(), nothing(), Ended(Released)),
         row("somebody else's before how it ended", ended(1000).held_by("bob"), nothing(), NotOwner),
         row("free: how the caller's last lock ended", ended(1000), nothing(), Ended(Revoked)),
         row("overdue, noticed only now", alice().overdue(), nothing(), Ended(Expired)),
