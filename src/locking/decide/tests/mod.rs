@@ -1,6 +1,7 @@
 //! `decide` on states made by hand and by chance.
 
 mod every_refusal;
+mod histories;
 mod named_twice;
 mod requests;
 mod which_refusal;
