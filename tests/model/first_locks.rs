@@ -9,7 +9,7 @@ use doclock::locking::{Command, Done, LockDocuments, Named, Outcome, TakeOver, U
 use sea_orm::sqlx::{Connection as _, Executor as _, PgConnection, query_as, query_scalar};
 use uuid::Uuid;
 
-use crate::{block_on, history::key, postgres, server::Server};
+use crate::{block_on, postgres, samples::key, server::Server};
 
 pub fn lock(document: u8, owner: &str, capacity: Option<u32>, takeover: bool) -> Command {
     Command::Lock(LockDocuments {

@@ -1,13 +1,17 @@
-//! Random histories against a small model that was written without looking at the rules' code, and the same history in
-//! any batching against one command at a time. On both databases.
+//! Both databases answer and keep what the rules by themselves do (`src/locking/testing/core.rs`), however commands are
+//! cut into batches. That the rules are right is tested in `src/locking/`, on the same histories.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+#[path = "../../src/locking/testing/core.rs"]
+mod core;
 mod first_locks;
+#[path = "../../src/locking/testing/history/mod.rs"]
 mod history;
-mod model;
 #[path = "../support/postgres.rs"]
 mod postgres;
+#[path = "../../src/locking/testing/samples.rs"]
+mod samples;
 mod server;
 mod storage;
 
@@ -16,11 +20,13 @@ use std::{
     time::Duration,
 };
 
+// The files that are shared with the rules' own tests find it here, as `crate::locking`.
+use doclock::locking;
 use doclock::{
     auth::RoomGlobs,
-    locking::{Command, EndReason, Outcome, Policy, Timestamp, names::TenantId},
+    locking::{Command, DocumentKey, EndReason, Event, EventKind, EventName, Lock, Outcome, Policy, names::TenantId},
     settings::DatabaseUrl,
-    storage::{Storage, Writer, Writers, queries::EventFilter},
+    storage::{Storage, Writer, Writers, event_log::Logged, queries::EventFilter},
     time::{
         clock::{Clock, ManualClock},
         liveness::{Judged, Life},
@@ -30,8 +36,9 @@ use proptest::{collection::vec, prelude::*};
 use tempfile::TempDir;
 
 use crate::{
-    history::{Step, command, history, key},
-    model::Model,
+    core::{Core, seen},
+    history::{History, history, keys, short_pauses},
+    samples::NOW,
 };
 
 /// A database of its own, with time that the test moves.
@@ -49,16 +56,15 @@ enum Home {
 }
 
 impl Subject {
-    async fn new(home: Home) -> Self {
+    async fn new(home: Home, policy: Policy) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = match home {
             Home::Sqlite => DatabaseUrl::Sqlite(folder.path().join("doclock.db")),
             Home::Postgres => DatabaseUrl::Postgres(postgres::new_database()),
         };
         let storage = Storage::open(&url).await.unwrap();
-        let clock = ManualClock::starting_at(Timestamp::from_millis(1_800_000_000_000));
+        let clock = ManualClock::starting_at(NOW);
         let life = Arc::new(Life::new(clock.now()));
-        let policy = Policy::default();
         let writers = storage.writers(policy, &Clock::manual(clock.clone()), &life).unwrap();
         Self { writers, clock, storage, _folder: folder }
     }
@@ -83,15 +89,37 @@ impl Subject {
         }
     }
 
-    /// Sequence, type, token and reason of every event.
-    fn log(&self) -> Vec<(i64, String, i64, Option<EndReason>)> {
+    /// As everybody sees them, oldest first.
+    fn live(&self, key: &DocumentKey) -> Vec<Lock> {
+        let judged = Judged { at: self.clock.now(), outages: Arc::default() };
+        let read = block_on(self.storage.queries.document(key, &judged)).unwrap();
+        read.locks.iter().map(seen).collect()
+    }
+
+    /// The log of each document. Commands of a batch on different documents may pass each other.
+    fn log(&self) -> Vec<Vec<Told>> {
         let (tenant, all) = (TenantId::default_tenant(), RoomGlobs::all());
         let page = block_on(self.storage.queries.events(&tenant, &all, &EventFilter::default(), 10_000)).unwrap();
-        page.events
-            .into_iter()
-            .map(|e| (e.sequence, format!("{:?} {} {}", e.name, e.document, e.owner_id), e.fencing_token, e.reason))
-            .collect()
+        let sequences = page.events.iter().map(|event| event.sequence);
+        assert!(sequences.clone().zip(1..).all(|(found, expected)| found == expected), "the log has gaps");
+        let of = |key: DocumentKey| page.events.iter().filter(move |event| event.document == key.document.as_str());
+        let told = |event: &Logged| Told {
+            name: event.name,
+            owner: event.owner_id.clone(),
+            token: event.fencing_token,
+            reason: event.reason,
+        };
+        keys().into_iter().map(|key| of(key).map(told).collect()).collect()
     }
+}
+
+/// What an event says.
+#[derive(Debug, PartialEq)]
+struct Told {
+    name: EventName,
+    owner: String,
+    token: i64,
+    reason: Option<EndReason>,
 }
 
 /// The runtime of the read pool; it goes on between calls.
@@ -101,58 +129,39 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     RUNTIME.block_on(future)
 }
 
-fn check_history(home: Home, steps: &[Step]) -> Result<(), String> {
-    let mut subject = block_on(Subject::new(home));
-    let (mut model, mut leases) = (Model::default(), 0);
-    for step in steps {
-        subject.pass(step.after_ms);
-        let command = command(&step.act, &mut leases);
-        let outcome = subject.commit(std::slice::from_ref(&command)).remove(0);
-        model.check(&step.act, &outcome, subject.clock.now().millis())?;
-        for document in 0..2 {
-            let judged = Judged { at: subject.clock.now(), outages: Arc::default() };
-            let read = block_on(subject.storage.queries.document(&key(document), &judged)).unwrap();
-            let mut found: Vec<_> = read.locks.iter().map(|lock| lock.fencing_token).collect();
-            let held = model.live.get(&document).map(Vec::as_slice).unwrap_or_default();
-            let mut expected: Vec<_> = held.iter().map(|held| held.token).collect();
-            found.sort_unstable();
-            expected.sort_unstable();
-            if found != expected {
-                return Err(format!("LS-INV-001: live tokens {found:?} instead of {expected:?} after {step:?}"));
-            }
-        }
-    }
-    if subject.log().iter().zip(1..).any(|(event, expected)| event.0 != expected) {
-        return Err("the log has gaps".into());
-    }
-    Ok(())
+fn told_by_rules(core: &Core) -> Vec<Vec<Told>> {
+    let told = |event: &Event| Told {
+        name: event.kind.name(),
+        owner: event.lock.holder.owner.to_string(),
+        token: event.lock.fencing_token,
+        reason: match &event.kind {
+            EventKind::Locked => None,
+            EventKind::Unlocked { reason, .. } => Some(*reason),
+        },
+    };
+    let of = |key: DocumentKey| core.events.iter().filter(move |event| event.lock.key == key);
+    keys().into_iter().map(|key| of(key).map(told).collect()).collect()
 }
 
-fn check_batching(home: Home, steps: &[Step], cuts: Vec<usize>) {
-    let mut leases = 0;
-    let commands: Vec<_> = steps.iter().map(|step| (step.after_ms, command(&step.act, &mut leases))).collect();
-    let (mut one, mut many) = (block_on(Subject::new(home)), block_on(Subject::new(home)));
-    let mut rest = commands.as_slice();
-    for size in cuts {
-        let Some(((after_ms, _), _)) = rest.split_first() else { break };
-        // Time passes before a batch, not within it.
-        let length = 1 + rest[1..].iter().take(size - 1).take_while(|(after_ms, _)| *after_ms == 0).count();
-        let (batch, later) = rest.split_at(length);
-        one.pass(*after_ms);
-        many.pass(*after_ms);
-        let batch: Vec<_> = batch.iter().map(|(_, command)| command.clone()).collect();
-        let singly: Vec<_> = batch.iter().flat_map(|command| one.commit(std::slice::from_ref(command))).collect();
-        assert_eq!(many.commit(&batch), singly, "{batch:#?}");
-        rest = later;
+/// Each batch is as long as `cuts` says, but no longer than until time passes.
+fn check(home: Home, history: &History, cuts: &[usize]) {
+    let policy = Policy { locks_per_owner: history.locks_per_owner, ..Policy::default() };
+    let (mut subject, mut core) = (block_on(Subject::new(home, policy)), Core::new(policy));
+    let commands = history.commands();
+    let (mut rest, mut cuts) = (&commands[..], cuts.iter().cycle());
+    while let Some((after_ms, _)) = rest.first() {
+        let length = 1 + rest[1..].iter().take(cuts.next().unwrap() - 1).take_while(|(ms, _)| *ms == 0).count();
+        let batch: Vec<_> = rest[..length].iter().map(|(_, command)| command.clone()).collect();
+        subject.pass(*after_ms);
+        let now = subject.clock.now();
+        let expected: Vec<_> = batch.iter().map(|command| core.commit(command, now)).collect();
+        assert_eq!(subject.commit(&batch), expected, "{batch:#?}");
+        for key in keys() {
+            assert_eq!(subject.live(&key), core.live(&key, now), "{batch:#?}");
+        }
+        rest = &rest[length..];
     }
-    // Of one document in order; commands on different ones may pass each other.
-    for document in ["d0", "d1"] {
-        let of_document = |subject: &Subject| -> Vec<_> {
-            let events = subject.log().into_iter().filter(|(_, event, ..)| event.contains(document));
-            events.map(|(_, event, token, reason)| (event, token, reason)).collect()
-        };
-        assert_eq!(of_document(&many), of_document(&one));
-    }
+    assert_eq!(subject.log(), told_by_rules(&core));
 }
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -160,29 +169,25 @@ fn cases(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(96))]
+    #![proptest_config(cases(192))]
 
     #[test]
-    fn ls_inv_001_to_004_hold_in_random_histories(steps in history()) {
-        prop_assert_eq!(check_history(Home::Sqlite, &steps), Ok(()));
-    }
-
-    #[test]
-    fn ls_cc_001_any_batching_answers_the_same_as_one_by_one(steps in history(), cuts in vec(1..8_usize, 40)) {
-        check_batching(Home::Sqlite, &steps, cuts);
+    fn ls_cc_001_sqlite_does_what_the_rules_say_in_any_batching(
+        history in history(short_pauses()),
+        cuts in vec(1..8_usize, 5),
+    ) {
+        check(Home::Sqlite, &history, &cuts);
     }
 }
 
 proptest! {
-    #![proptest_config(cases(12))]
+    #![proptest_config(cases(24))]
 
     #[test]
-    fn ls_inv_001_to_004_hold_in_random_histories_on_postgresql(steps in history()) {
-        prop_assert_eq!(check_history(Home::Postgres, &steps), Ok(()));
-    }
-
-    #[test]
-    fn ls_cc_001_any_batching_answers_the_same_on_postgresql(steps in history(), cuts in vec(1..8_usize, 40)) {
-        check_batching(Home::Postgres, &steps, cuts);
+    fn ls_cc_001_postgresql_does_what_the_rules_say_in_any_batching(
+        history in history(short_pauses()),
+        cuts in vec(1..8_usize, 5),
+    ) {
+        check(Home::Postgres, &history, &cuts);
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use doclock::{
     locking::{
-        Command, Extend, Named, Refusal,
+        Command, Extend, Named, Policy, Refusal,
         names::{OwnerId, TenantId},
     },
     storage::StorageError,
 };
 use sea_orm::sqlx::{Connection as _, Executor as _, PgConnection, query_scalar};
 
-use crate::{Home, Subject, block_on, first_locks::lock, history::key, postgres, server::Server};
+use crate::{Home, Subject, block_on, first_locks::lock, postgres, samples::key, server::Server};
 
 fn heartbeat(document: u8, owner: &str) -> Command {
     Command::Extend(Extend {
@@ -75,7 +75,7 @@ fn pruning_leaves_no_hole_in_the_log() {
 #[test]
 fn who_commits_is_alive() {
     for home in [Home::Sqlite, Home::Postgres] {
-        let mut subject = block_on(Subject::new(home));
+        let mut subject = block_on(Subject::new(home, Policy::default()));
         subject.commit(&[lock(0, "alice", None, false)]);
         for document in 1..160 {
             subject.clock.advance(Duration::from_secs(2));
