@@ -69,7 +69,7 @@ impl Subject {
         Self { writers, clock, storage, _folder: folder }
     }
 
-    /// One writer's work: what several do at once is seen in tests/cluster.
+    /// Commits by one writer. Several writers at once are tested in tests/cluster.
     fn commit(&mut self, commands: &[Command]) -> Vec<Outcome> {
         let committed = self.writers.requests[0].commit(commands).unwrap();
         committed.outcomes.into_iter().map(Result::unwrap).collect()
@@ -79,7 +79,7 @@ impl Subject {
         self.writers.chores.as_mut().unwrap_or(&mut self.writers.requests[0])
     }
 
-    /// With signs of life, so that it is no outage.
+    /// Lets time pass with a sign of life every second, so that it does not count as an outage.
     fn pass(&mut self, mut millis: u32) {
         while millis > 0 {
             let step = millis.min(1000);
@@ -122,7 +122,7 @@ struct Told {
     reason: Option<EndReason>,
 }
 
-/// The runtime of the read pool; it goes on between calls.
+/// Runs the future on the runtime of the read pool, which keeps running between calls.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     static RUNTIME: LazyLock<tokio::runtime::Runtime> =
         LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(1).build().unwrap());

@@ -1,4 +1,4 @@
-//! A server's writers on a PostgreSQL that others write too, with its own time.
+//! The writers of one server on a PostgreSQL that other servers write to as well. It runs on the database's clock.
 
 use std::sync::Arc;
 

@@ -25,10 +25,10 @@ fn heartbeat(document: u8, owner: &str) -> Command {
     })
 }
 
-/// Both heartbeats would be refused, so both are left for the long way; there the first one meets an overdue lock, and the
-/// database does not let it end.
+/// Both heartbeats would be refused, so the short cut leaves both to be decided one by one. There the first one meets an
+/// overdue lock that a trigger does not let end.
 #[test]
-fn a_command_that_conflicts_on_the_long_way_fails_alone() {
+fn a_conflicting_command_does_not_fail_the_rest_of_its_batch() {
     let url = postgres::new_database();
     let mut server = Server::on(&url);
     server.commit(&[lock(0, "alice", None, false), lock(1, "alice", None, false)]);
@@ -47,8 +47,8 @@ fn a_command_that_conflicts_on_the_long_way_fails_alone() {
     assert!(matches!(refusal, Refusal::NotOwner { .. }), "{refusal:?}");
 }
 
-/// Somebody else holds the oldest events: younger ones must not go before them, or who reads on from there would not
-/// notice that some are missing.
+/// Another transaction holds the oldest events. Younger ones must not be pruned before them, or a reader that continues
+/// from there would not notice that some are missing.
 #[test]
 fn pruning_leaves_no_hole_in_the_log() {
     let url = postgres::new_database();
@@ -73,7 +73,7 @@ fn pruning_leaves_no_hole_in_the_log() {
 
 /// Nobody but these batches writes: each one is a sign of life, so that there is no outage and nobody gets grace.
 #[test]
-fn who_commits_is_alive() {
+fn every_committed_batch_counts_as_a_sign_of_life() {
     for home in [Home::Sqlite, Home::Postgres] {
         let mut subject = block_on(Subject::new(home, Policy::default()));
         subject.commit(&[lock(0, "alice", None, false)]);
