@@ -12,7 +12,7 @@ async fn server_time(caller: &Caller) -> String {
     caller.get("/healthz").await.ok()["server_time"].as_str().unwrap().to_owned()
 }
 
-/// Times that each server has told; none may tell an earlier one.
+/// The last time that each server has answered. No server may answer an earlier one.
 struct Told(Vec<(Caller, String)>);
 
 impl Told {

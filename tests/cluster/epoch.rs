@@ -9,7 +9,7 @@ use crate::{
     servers::{Servers, connect},
 };
 
-/// Waits for the end that each server came to by itself, with the code that says not to start it again.
+/// Waits until each server has ended by itself, with the exit code that says not to start it again.
 fn all_stop_and_say_why(servers: &mut Servers) {
     for process in &mut servers.processes {
         assert_eq!(process.wait().code(), Some(65), "{:?}", process.log());
@@ -49,7 +49,7 @@ async fn servers_that_find_the_log_behind_what_they_have_seen_stop() {
     all_stop_and_say_why(&mut servers);
 }
 
-/// The log is as long as before, and has another event where this server knows one.
+/// The log is as long as before, but has another event in the place of one that this server has seen.
 #[tokio::test]
 async fn a_server_whose_log_was_put_back_and_has_grown_again_stops() {
     let mut servers = Servers::start(new_database(), 1);

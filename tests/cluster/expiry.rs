@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::{caller::eventually, grace::locks, postgres::new_database, servers::Servers};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ls_exp_001_ten_thousand_that_end_together_are_told_once_each_by_two_servers() {
+async fn ls_exp_001_ten_thousand_locks_that_expire_together_are_announced_once_each_by_two_servers() {
     const LOCKS: usize = 10_000;
     let servers = Servers::start(new_database(), 2);
     servers.sql(&locks(LOCKS, 2, 1000)).await;

@@ -1,4 +1,4 @@
-//! Grace for as many locks as there are, and for no stall of our own.
+//! Grace is given to any number of locks, and never because a server itself was slow.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     servers::{Servers, connect},
 };
 
-/// Locks of somebody who does not come back, as if they had been taken a second ago.
+/// SQL that inserts locks of an owner who never extends them, as if they had been taken a second ago.
 pub fn locks(count: usize, ttl_seconds: u32, ends_in_ms: i64) -> String {
     format!(
         "WITH now AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint + clock_offset AS at FROM server_life),
@@ -25,7 +25,7 @@ pub fn locks(count: usize, ttl_seconds: u32, ends_in_ms: i64) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn grace_for_a_hundred_thousand_locks_is_one_row_given_once() {
+async fn grace_for_a_hundred_thousand_locks_writes_one_row_once() {
     const LOCKS: usize = 100_000;
     let mut cluster = Cluster::start(100);
     let servers = Servers::start(cluster.new_database(), 2);
@@ -54,7 +54,7 @@ async fn grace_for_a_hundred_thousand_locks_is_one_row_given_once() {
 }
 
 #[tokio::test]
-async fn a_batch_that_has_to_wait_is_no_outage() {
+async fn a_batch_that_waits_for_a_lock_of_the_database_is_no_outage() {
     let servers = Servers::start(new_database(), 1);
     let alice = servers.processes[0].editor("alice");
     let before = alice.lock("kept", 60).await.ok();
@@ -63,7 +63,7 @@ async fn a_batch_that_has_to_wait_is_no_outage() {
     held.execute("LOCK TABLE documents IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let mut refused = 0;
     let mut observer = connect(&servers.url).await;
-    // For longer than what counts as an outage, by the signs of life themselves.
+    // Wait for longer than what counts as an outage, measured by the signs of life themselves.
     let first: i64 = query_scalar("SELECT last_alive FROM server_life").fetch_one(&mut observer).await.unwrap();
     eventually("signs of life go on", async || {
         refused += usize::from(!alice.lock("other", 60).await.is_ok());

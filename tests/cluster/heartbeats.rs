@@ -21,7 +21,7 @@ use crate::{
 
 const SECRET: &str = "a secret that only the tests of this process know";
 
-/// Of the holder's heartbeat and somebody else's lock, at most one succeeds.
+/// Checks that at most one of the holder's heartbeat and somebody else's lock succeeds.
 #[track_caller]
 fn check(heartbeat: &Answer, lock: &Answer, what: &str) {
     let both = format!("{what}: {:#}\n{:#}", heartbeat.body, lock.body);
@@ -35,7 +35,7 @@ async fn extend(caller: &Caller, lock: &Value) -> Answer {
     caller.send(Method::PUT, &path, json!({ "lease_id": lock["lease_id"] })).await
 }
 
-/// A server in this process whose database clock is the test's.
+/// A server in this process whose database clock is moved by the test.
 async fn app(url: &str, clock: &ManualClock) -> String {
     let mut settings = Settings::load(&Sources::default()).unwrap();
     settings.server.listen = "127.0.0.1:0".parse().unwrap();

@@ -35,7 +35,8 @@ async fn are_not_ready(servers: &Servers) {
     }
 }
 
-/// Runs under load on all servers. A lock that was alive before is alive after, though nobody extends it.
+/// Runs the fault under load on all servers and checks that a lock that was live before it is live after it, although
+/// nobody extends it.
 async fn under_load(servers: &Servers, trouble: impl Future<Output = ()>) -> Ledger {
     let alice = servers.processes[0].editor("alice");
     let mut lease_id = Value::Null;
@@ -85,9 +86,9 @@ async fn connections_that_are_ended_in_a_storm_lose_nothing() {
     .await;
 }
 
-/// It neither answers nor hangs up: its side of the connections stands still, maybe with rows locked.
+/// The database neither answers nor hangs up: its processes are stopped, maybe while they hold row locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_hangs_is_answered_for_and_served_again() {
+async fn requests_are_answered_while_the_database_hangs_and_served_again_afterwards() {
     let servers = Servers::start(new_database(), 2);
     let ledger = under_load(&servers, async {
         let mut connection = connect(&servers.url).await;
@@ -134,7 +135,7 @@ async fn a_database_that_turns_read_only_answers_503_until_it_can_be_written_aga
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_connection_left_it_answers_503_until_there_is_one() {
+async fn requests_answer_503_while_no_database_connection_is_free() {
     let cluster = Cluster::start(30);
     let servers = Servers::start(cluster.new_database(), 2);
     let alice = servers.processes[0].editor("alice");
@@ -153,7 +154,7 @@ async fn is_away(alice: &Caller) {
     alice.get(&lock_path("kept")).await.is_unavailable(AWAY);
 }
 
-/// Holds every connection that the database allows. The servers stand still meanwhile, or they would be quicker.
+/// Takes every connection that the database allows. The servers are frozen meanwhile, or they would take them first.
 async fn take_all_connections(servers: &Servers) -> Vec<PgConnection> {
     servers.all().iter().for_each(|process| process.signal("STOP"));
     servers.terminate_connections().await;

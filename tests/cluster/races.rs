@@ -1,4 +1,4 @@
-//! The same thing wanted through several servers at the same instant.
+//! The same lock is asked for through several servers at the same instant.
 
 use reqwest::Method;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_who_race_for_one_document_have_one_winner_in_each_of_a_hundred_rounds() {
+async fn sixty_callers_racing_for_a_document_have_one_winner_in_each_of_a_hundred_rounds() {
     const RACERS: usize = 60;
     const ROUNDS: i64 = 100;
     let servers = Servers::start(new_database(), 3);
@@ -45,9 +45,9 @@ fn codes(answers: &[(Caller, Answer)]) -> Vec<String> {
     answers.iter().map(|(_, answer)| answer.body.to_string()).collect()
 }
 
-/// Odd rounds on a document that exists, even ones on a new one.
+/// Odd rounds race for a document that exists, even rounds for a new one.
 #[tokio::test]
-async fn twins_of_a_request_on_two_servers_get_the_same_lock_in_each_of_two_hundred_rounds() {
+async fn a_request_sent_to_two_servers_at_once_gets_one_lock_in_each_of_two_hundred_rounds() {
     const ROUNDS: usize = 200;
     let servers = Servers::start(new_database(), 2);
     let [one, other] = &servers.editors("alice")[..] else { unreachable!() };
@@ -84,7 +84,8 @@ async fn a_request_id_sent_for_two_documents_at_once_acts_once() {
     }
 }
 
-/// Rooms' locks of several documents, half of them new, in every order: nothing waits for a deadlock to be found.
+/// Callers lock several documents at once, half of them new, in every order. No request waits until the database detects
+/// a deadlock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_sets_of_new_and_old_documents_are_locked_without_deadlock() {
     const ROUNDS: usize = 60;

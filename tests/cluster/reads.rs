@@ -1,4 +1,4 @@
-//! Reads that are given up halfway, as when their client is gone.
+//! Reads that are abandoned halfway, as happens when their client disconnects.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use crate::postgres::new_database;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_that_is_given_up_fails_nobody_else() {
+async fn an_abandoned_read_does_not_fail_other_reads() {
     let storage = Arc::new(Storage::open(&DatabaseUrl::Postgres(new_database())).await.unwrap());
-    // Of one statement, then of one moment.
+    // The first read is a single statement, the second a snapshot of several.
     let read = move || {
         let storage = Arc::clone(&storage);
         async move {

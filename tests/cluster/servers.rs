@@ -17,7 +17,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// All at the same moment.
+    /// Starts all of them at the same moment.
     pub fn start(url: String, count: usize) -> Self {
         let home = home(&url);
         let processes = thread::scope(|scope| {
@@ -27,12 +27,12 @@ impl Servers {
         Self { url, home, processes }
     }
 
-    /// One more.
+    /// Starts one more server.
     pub fn start_one(&self) -> Process {
         self.home.start()
     }
 
-    /// `doclock` with these arguments: code, standard output, standard error.
+    /// Runs `doclock` with these arguments and returns its exit code, standard output and standard error.
     pub fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         self.home.run(arguments)
     }
@@ -41,12 +41,12 @@ impl Servers {
         self.processes.iter().collect()
     }
 
-    /// The same person on each server.
+    /// Returns one caller per server, all of the same owner.
     pub fn editors(&self, sub: &str) -> Vec<Caller> {
         self.processes.iter().map(|process| process.editor(sub)).collect()
     }
 
-    /// Statements separated by semicolons, each in a transaction of its own.
+    /// Runs statements separated by semicolons, each in a transaction of its own.
     pub async fn sql(&self, statements: &str) {
         let mut connection = connect(&self.url).await;
         for statement in statements.split(';') {
@@ -73,7 +73,7 @@ pub async fn connect(url: &str) -> PgConnection {
     Box::pin(PgConnection::connect(url)).await.unwrap()
 }
 
-/// The log has no gap, and on each document locks and unlocks alternate with tokens that count up from 1.
+/// Checks that the log has no gap, and that on each document locks and unlocks alternate with tokens that count up from 1.
 pub fn check_log(log: &[Value]) {
     let mut last = std::collections::HashMap::<&str, (i64, bool)>::new();
     for (sequence, event) in (1_i64..).zip(log) {
