@@ -118,7 +118,7 @@ impl Answer {
         self.status == 200
     }
 
-    /// 503 with one of these codes, well-formed.
+    /// Checks that the answer is a well-formed 503 with one of these codes.
     #[track_caller]
     pub fn is_unavailable(&self, codes: &[&str]) {
         let body = &self.body;
@@ -129,7 +129,7 @@ impl Answer {
     }
 }
 
-/// Waits until `condition` answers something.
+/// Waits until `condition` returns a value.
 pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     let wait = async {
         loop {

@@ -26,7 +26,7 @@ fn step(home: &Home, offset: &str) {
     fs::rename(new, file).unwrap();
 }
 
-/// Where the library is, asked from its own program.
+/// Returns where the library is, by asking libfaketime's own program.
 fn library() -> String {
     let output = Command::new("faketime").args(["-m", "-f", "+0", "env"]).env_remove("LD_PRELOAD").output();
     let output = output.unwrap_or_else(|error| panic!("faketime is needed (apt-get install faketime): {error}"));
@@ -94,7 +94,7 @@ async fn time_does_not_run_backwards_over_a_restart_with_the_clock_an_hour_back(
 }
 
 #[tokio::test]
-async fn the_clock_of_these_tests_is_really_stepped() {
+async fn the_test_clock_really_steps() {
     let home = home();
     step(&home, "+3600");
     let process = home.start();

@@ -11,7 +11,7 @@ use crate::{
     process::{Home, Process},
 };
 
-/// Ends with a failure and this line on standard error, and nothing else.
+/// Checks that the program fails with this line on standard error and prints nothing else.
 #[track_caller]
 fn refuses(home: &Home, arguments: &[&str], expected: &str) {
     let (code, output, error) = home.run(arguments);
@@ -131,7 +131,7 @@ fn a_bad_ttl_of_a_token_is_refused() {
     }
 }
 
-/// Lines printed until it has ended.
+/// Returns the lines printed until the program has ended.
 fn printed(mut process: Process) -> Vec<String> {
     assert_eq!(process.wait().code(), Some(0));
     process.output()

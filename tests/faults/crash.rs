@@ -20,7 +20,7 @@ async fn what_was_answered_survives_kill_9_and_tokens_and_sequences_never_repeat
     assert!(ledger.granted() > 100, "hardly any load: {} grants", ledger.granted());
 }
 
-/// At a different moment in each round.
+/// The process is killed at a different moment in each round.
 async fn kill_during(process: &crate::process::Process, round: u64) {
     tokio::time::sleep(Duration::from_millis(100 + 13 * round)).await;
     process.signal("KILL");

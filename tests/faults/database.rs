@@ -102,7 +102,7 @@ async fn garbage_in_place_of_the_file_answers_503_and_spoils_nothing() {
     resumes(&process, &alice, &lease_id).await;
 }
 
-/// What is cached or in the log can still be served; what is answered must be true, before and after.
+/// The server may still serve what is cached or in the log, but every answer must be true, before and after.
 #[tokio::test]
 async fn garbage_inside_the_file_never_crashes_the_process_and_loses_nothing_that_was_answered() {
     let home = Home::new();
@@ -148,7 +148,7 @@ async fn a_flood_while_the_database_is_locked_is_refused_as_overloaded() {
     assert_eq!(process.admin().locks().await.len(), granted + 1);
 }
 
-/// Whether the lock was granted before somebody, maybe this caller, found the queue full.
+/// Returns whether the lock was granted before any caller found the queue full.
 async fn lock_until(caller: Caller, document: String, is_full: Arc<AtomicBool>) -> bool {
     loop {
         let answer = caller.lock(&document, 300).await;

@@ -40,7 +40,7 @@ async fn a_full_disk_answers_503_does_nothing_half_and_service_resumes_by_itself
     whole(&home, &home.start().admin(), &answered).await;
 }
 
-/// Every answered lock is there, and each lock has exactly one event.
+/// Checks that every answered lock is there, and each lock has exactly one event.
 async fn whole(home: &Home, admin: &crate::caller::Caller, answered: &[serde_json::Value]) {
     let (locks, events) = (admin.locks().await, admin.events().await);
     for lease_id in answered {

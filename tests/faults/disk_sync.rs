@@ -10,7 +10,7 @@ use crate::{
     process::{Home, Process},
 };
 
-/// From when this returns until it is dropped.
+/// Makes syncs fail from when this returns until it is dropped.
 struct FailingSync(Child);
 
 impl FailingSync {

@@ -11,7 +11,7 @@ use crate::{
     process::{Home, Process},
 };
 
-/// As an administrator would: nothing of the old files is left.
+/// Restores the backup as an administrator would, leaving nothing of the old files.
 fn restore(home: &Home, backup: &Path) {
     for file in home.files() {
         let _ = fs::remove_file(file);
@@ -25,7 +25,7 @@ fn backup(home: &Home, name: &str) -> std::path::PathBuf {
     home.path().join(name)
 }
 
-/// Waits for the end that the process came to by itself, with the code that says not to start it again.
+/// Waits until the process has ended by itself, with the exit code that says not to start it again.
 fn last_words(process: &mut Process) -> String {
     assert_eq!(process.wait().code(), Some(65), "{:?}", process.log());
     process.log().into_iter().find(|line| line.starts_with("doclock: ")).unwrap_or_default()
@@ -119,7 +119,7 @@ fn a_new_epoch_needs_a_database() {
     assert!(!home.database().exists());
 }
 
-/// As long as before, with another event where this server knows one.
+/// The log is as long as before, but has another event in the place of one that this server has seen.
 #[tokio::test]
 async fn a_server_whose_database_was_put_back_and_has_grown_again_stops() {
     let (home, elsewhere) = (Home::new(), Home::new());

@@ -30,9 +30,9 @@ type Grant = (String, i64);
 struct Owner {
     name: String,
     random: u64,
-    /// Locked by the last answer. What has been asked since without an answer is in neither state, so it is left out.
+    /// Locks that are live by the last answer. A lock whose last request has no answer may be live or not, so it is left out.
     held: BTreeMap<String, Grant>,
-    /// Unlocks without an answer: done or not.
+    /// Unlocks without an answer, which may have been done or not.
     unanswered: BTreeMap<String, Grant>,
     /// Every grant ever answered.
     granted: BTreeSet<(String, Grant)>,
@@ -44,7 +44,7 @@ struct Owner {
 enum NoResult {
     /// The connection broke, or the server is stopping.
     Gone,
-    /// The database did not answer: done or not.
+    /// The database did not answer, so the request may have been done or not.
     Unavailable,
 }
 
@@ -83,12 +83,12 @@ impl Ledger {
         self.owners.iter().map(|owner| owner.granted.len()).sum()
     }
 
-    /// Works on the process until its connections break, or until told.
+    /// Sends requests to the process until its connections break or `during` has ended.
     pub async fn load(self, process: &Process, during: impl Future<Output = ()>) -> Self {
         self.load_all(&[process], during).await
     }
 
-    /// The same, with the owners dealt out to several processes.
+    /// Does the same with the owners spread over several processes.
     pub async fn load_all(mut self, processes: &[&Process], during: impl Future<Output = ()>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let expects_outages = self.expects_outages;
@@ -106,7 +106,7 @@ impl Ledger {
         self
     }
 
-    /// Everything that was answered is there, the log is whole, and it tells the same as the lock table.
+    /// Checks that everything that was answered is there, that the log has no gap, and that it agrees with the lock table.
     pub async fn check(&mut self, process: &Process) {
         for owner in &self.owners {
             let caller = process.editor(&owner.name);
@@ -129,7 +129,7 @@ impl Ledger {
         self.log = log;
     }
 
-    /// Whether the log has nothing that its caller was not told: a request without an answer was not done either.
+    /// Returns whether every event of the log was answered to its caller, so that a request without an answer was not done.
     pub fn knows_the_whole_log(&self) -> bool {
         let known: BTreeSet<_> = self.owners.iter().flat_map(|owner| &owner.granted).cloned().collect();
         let (grants, live) = replay(&self.log);
@@ -143,7 +143,7 @@ impl Ledger {
 }
 
 impl Owner {
-    /// One request. Whether there is a server for the next one.
+    /// Sends one request and returns whether there is still a server for the next one.
     async fn goes_on(&mut self, caller: &Caller, expects_outages: bool) -> bool {
         match self.act(caller, expects_outages).await {
             Ok(()) => true,
@@ -186,7 +186,7 @@ impl Owner {
         Ok(())
     }
 
-    /// xorshift: the same load in every run.
+    /// A xorshift generator, so that every run has the same load.
     fn random(&mut self, below: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -195,7 +195,7 @@ impl Owner {
     }
 }
 
-/// An answer that says something about the lock. A server that is stopping has done nothing.
+/// Returns an answer that says something about the lock. A server that is stopping has done nothing.
 fn served(answer: Answer, expects_outages: bool) -> Result<Answer, NoResult> {
     if answer.status != 503 {
         return Ok(answer);
@@ -208,7 +208,8 @@ fn served(answer: Answer, expects_outages: bool) -> Result<Answer, NoResult> {
     Err(NoResult::Gone)
 }
 
-/// All grants by document and token, and the locks that live after the last event. Tokens count up from 1 without gap.
+/// Returns all grants by document and token, and the locks that are live after the last event. Checks that tokens count up
+/// from 1 without gap.
 fn replay(log: &[Value]) -> (BTreeMap<(String, i64), String>, BTreeMap<String, Grant>) {
     let (mut grants, mut live) = (BTreeMap::new(), BTreeMap::new());
     let mut last: BTreeMap<String, i64> = BTreeMap::new();

@@ -17,7 +17,7 @@ use crate::caller::Caller;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_doclock");
 const SECRET: &str = "a secret that only the tests of this process know";
-/// Long past any test, whatever a clock is set to: the year 2096.
+/// The year 2096, which is later than any test, whatever its clock is set to.
 const NEVER: f64 = 4_000_000_000.0;
 /// Nothing here takes this long unless it hangs.
 pub const DEADLINE: Duration = Duration::from_mins(1);
@@ -35,7 +35,7 @@ impl Home {
         Self { environment: vec![secret], ..Self::with_own_secret() }
     }
 
-    /// Where doclock makes its secret itself.
+    /// A home where doclock makes its own secret.
     pub fn with_own_secret() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), environment: Vec::new(), ignores_file_limit: false }
     }
@@ -64,7 +64,7 @@ impl Home {
         ["", "-wal", "-shm"].map(|suffix| self.path().join(format!("data/doclock.db{suffix}")))
     }
 
-    /// `doclock` with these arguments, in the folder, with no environment but what was set.
+    /// Builds the command `doclock` with these arguments, in the folder, with no environment but what was set.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = if self.ignores_file_limit {
             let mut shell = Command::new("bash");
@@ -87,7 +87,7 @@ impl Home {
         Process::start(self.command(&["--listen", address]))
     }
 
-    /// Runs to its end: code, standard output, standard error.
+    /// Runs to its end and returns exit code, standard output and standard error.
     pub fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let output = self.command(arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -155,7 +155,7 @@ impl Process {
         run("prlimit", &["--pid", &self.id().to_string(), &format!("--fsize={soft}:unlimited")]);
     }
 
-    /// `kill -9`, and gone.
+    /// Kills the process with `kill -9` and waits until it is gone.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -165,21 +165,21 @@ impl Process {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Until it has ended and all that it said has been read.
+    /// Waits until it has ended and all its output has been read.
     pub fn wait(&mut self) -> ExitStatus {
         let status = self.child.wait().unwrap();
         self.readers.drain(..).for_each(|reader| reader.join().unwrap());
         status
     }
 
-    /// SIGTERM, and ended well.
+    /// Sends SIGTERM and checks that the process ends with code 0.
     pub fn stop(mut self) {
         self.signal("TERM");
         assert_eq!(self.wait().code(), Some(0), "{:?}", self.log());
     }
 }
 
-/// Good with every process that is started here.
+/// A token that every process started here accepts.
 pub fn token(sub: &str, role: Role) -> String {
     let claims = Claims { sub: sub.to_owned(), role, exp: NEVER, ..Claims::default() };
     claims.sign(SECRET.as_bytes()).unwrap()
@@ -192,7 +192,7 @@ impl Drop for Process {
     }
 }
 
-/// Lines as they come; the first one is also sent.
+/// Collects lines as they come; the first one is also sent.
 fn collect(pipe: impl Read + Send + 'static, first: Option<mpsc::Sender<String>>) -> (Lines, JoinHandle<()>) {
     let lines = Lines::default();
     let collected = Arc::clone(&lines);

@@ -14,7 +14,7 @@ use crate::{
 const QUEUED: &str = "doclock_queue_depth";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigterm_under_load_leaves_nothing_done_without_an_answer() {
+async fn everything_done_before_sigterm_is_answered() {
     let home = Home::new();
     let mut process = home.start();
     let mut ledger = Ledger::new()
@@ -66,7 +66,7 @@ async fn requests_that_wait_for_the_database_at_sigterm_are_answered() {
     assert_eq!(home.start().admin().locks().await.len(), granted);
 }
 
-/// By an answer over the connection it has, or by a listener that is gone, which says the same.
+/// Waits until the server says that it is stopping, by an answer or by refusing the connection.
 async fn not_ready(admin: &Caller) {
     eventually("not ready", async || match admin.try_send(Method::GET, "/readyz", &Value::Null).await {
         Some(answer) if answer.is_ok() => None,
