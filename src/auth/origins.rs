@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn given_origins_are_the_only_ones() {
+    fn configured_origins_are_the_only_ones_allowed() {
         let listen = "127.0.0.1:8080".parse().unwrap();
         let given = Origins::new(&["https://App.example/".to_owned()], listen);
         assert!(given.allow("https://app.example") && !given.allow("http://localhost:1"));

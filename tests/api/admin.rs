@@ -57,7 +57,7 @@ async fn the_lock_table_is_filtered_and_paged_with_a_total() {
 }
 
 #[tokio::test]
-async fn one_lock_is_ended_on_the_record() {
+async fn a_force_unlock_of_one_lock_is_audited() {
     let server = inhabited().await;
     let root = server.admin();
     let lock = root.get(&format!("{LOCKS}?room=b&owner=bob")).await.ok()["items"][0].clone();
@@ -91,7 +91,7 @@ async fn an_overdue_lock_cannot_be_ended_again() {
 }
 
 #[tokio::test]
-async fn all_locks_that_match_are_ended_on_the_record() {
+async fn a_force_unlock_of_all_that_match_is_audited() {
     let server = inhabited().await;
     let root = server.admin();
     let unlock = format!("{LOCKS}/unlock");
@@ -112,7 +112,7 @@ async fn all_locks_that_match_are_ended_on_the_record() {
 }
 
 #[tokio::test]
-async fn more_locks_than_one_step_takes_are_all_ended() {
+async fn a_force_unlock_ends_more_locks_than_fit_one_step() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     for step in 0..3 {

@@ -14,7 +14,7 @@ async fn post_to(caller: &Caller, path: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn names_that_are_none_are_refused_in_every_place() {
+async fn invalid_names_are_refused_in_every_place() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let long = "n".repeat(201);
@@ -61,7 +61,7 @@ async fn names_that_are_none_are_refused_in_every_place() {
 }
 
 #[tokio::test]
-async fn odd_names_that_are_names_are_taken_as_they_are() {
+async fn unusual_but_valid_names_are_kept_as_they_are() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let long = "n".repeat(200);
@@ -115,7 +115,7 @@ async fn a_request_cut_off_in_the_middle_does_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused_and_does_nothing() {
+async fn bytes_that_are_not_http_are_refused_and_do_nothing() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let huge = format!("x-huge: {}\r\n", "x".repeat(200 * 1024));

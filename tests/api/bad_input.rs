@@ -44,7 +44,7 @@ impl Untouched {
 }
 
 #[tokio::test]
-async fn what_is_not_json_is_bad_json() {
+async fn a_body_that_is_not_json_is_bad_json() {
     let untouched = Untouched::start().await;
     for body in [
         b"{".as_slice(),
@@ -148,7 +148,7 @@ async fn values_out_of_range_are_told_by_field() {
 }
 
 #[tokio::test]
-async fn the_calls_beside_the_lock_are_as_strict() {
+async fn verify_and_release_are_as_strict_as_lock() {
     let untouched = Untouched::start().await;
     let lease = untouched.before.1[0]["lease_id"].clone();
     for (call, body, code) in [
@@ -169,7 +169,7 @@ async fn the_calls_beside_the_lock_are_as_strict() {
 }
 
 #[tokio::test]
-async fn what_fits_exactly_is_taken() {
+async fn values_exactly_at_their_limit_are_accepted() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let metadata = json!({"t": "x".repeat(2048 - r#"{"t":""}"#.len())});

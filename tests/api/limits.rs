@@ -116,7 +116,7 @@ async fn pages_of_allowed_origins_read_answers_and_errors() {
 }
 
 #[tokio::test]
-async fn pages_of_foreign_origins_get_no_leave_to_read() {
+async fn pages_of_foreign_origins_may_not_read_answers() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     for origin in [FOREIGN, "http://localhost.evil.example", "null"] {
@@ -129,7 +129,7 @@ async fn pages_of_foreign_origins_get_no_leave_to_read() {
 }
 
 #[tokio::test]
-async fn given_origins_are_the_only_ones() {
+async fn configured_origins_are_the_only_ones_allowed() {
     let server =
         TestServer::configured(|settings| settings.server.allowed_origins = vec!["https://app.example".to_owned()])
             .await;

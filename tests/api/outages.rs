@@ -53,7 +53,7 @@ async fn what_had_expired_before_the_outage_stays_expired() {
 }
 
 #[tokio::test]
-async fn an_outage_while_running_is_one_too() {
+async fn a_gap_while_the_server_runs_is_an_outage_too() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     alice.post(LOCK, json!({"ttl_seconds": 5})).await.ok();

@@ -37,7 +37,7 @@ fn only_winner(answers: Vec<(usize, Answer)>) -> (usize, Value) {
 }
 
 #[tokio::test]
-async fn ls_cc_001_of_64_who_race_for_a_document_exactly_one_wins_each_of_200_rounds() {
+async fn ls_cc_001_of_64_callers_racing_for_a_document_exactly_one_wins_each_of_200_rounds() {
     let server = TestServer::start().await;
     let callers = callers(&server, 64);
     for round in 1..=200 {
@@ -132,7 +132,7 @@ async fn ls_acc_03_tokens_rise_with_every_grant_in_the_order_of_the_log() {
 }
 
 #[tokio::test]
-async fn ls_acc_04_twins_sent_at_once_act_once() {
+async fn ls_acc_04_a_request_sent_twice_at_once_acts_once() {
     let server = TestServer::start().await;
     let twins = vec![server.editor("alice").connected(); 16];
     for round in 1..=10 {

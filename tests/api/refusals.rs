@@ -158,7 +158,7 @@ async fn each(paths: &[String], history: impl AsyncFn(&str) -> Value) -> Vec<Val
 }
 
 #[tokio::test]
-async fn never_locked_is_not_found() {
+async fn a_document_never_locked_is_not_found() {
     let story = Story::begin().await;
     story.check(Row::all(NotFound), async |_, paths| vec![json!(Uuid::from_u128(8)); paths.len()]).await;
 }
@@ -265,7 +265,7 @@ async fn a_released_lock_is_remembered_for_a_day_unless_its_lease_is_named() {
 }
 
 #[tokio::test]
-async fn almost_a_day_later_it_is_still_remembered() {
+async fn an_ended_lock_is_still_remembered_almost_a_day_later() {
     let history = async |story: &Story, paths: &[String]| {
         let leases = each(paths, async |path| story.alices(path, json!({"ttl_seconds": 1})).await).await;
         story.server.pass_seconds(1).await;
@@ -353,7 +353,7 @@ async fn an_overdue_lock_does_not_make_the_live_one_ambiguous() {
 }
 
 #[tokio::test]
-async fn what_metadata_says_changes_no_answer() {
+async fn the_text_of_metadata_changes_no_answer() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let path = "/api/documents/room/lock";

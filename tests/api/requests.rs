@@ -26,7 +26,7 @@ async fn the_header_and_the_field_are_the_same_id() {
 }
 
 #[tokio::test]
-async fn an_id_that_is_no_name_is_refused() {
+async fn an_invalid_request_id_is_refused() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let long = "r".repeat(201);
@@ -106,7 +106,7 @@ async fn a_refused_request_may_be_tried_again_with_its_id() {
 }
 
 #[tokio::test]
-async fn of_a_lock_that_has_ended_the_twin_is_told_how_and_never_granted_a_fresh_one() {
+async fn a_resent_request_whose_lock_has_ended_is_told_how_and_granted_nothing() {
     let server = TestServer::start().await;
     let (alice, root) = (server.editor("alice"), server.admin());
     let path = |how: &str| format!("/api/documents/room/{how}/lock");
@@ -142,7 +142,7 @@ async fn of_a_lock_that_has_ended_the_twin_is_told_how_and_never_granted_a_fresh
 }
 
 #[tokio::test]
-async fn many_locks_are_told_again_only_while_all_live() {
+async fn a_resent_lock_of_several_documents_succeeds_only_while_all_of_them_live() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let body = json!({"request_id": "r", "documents": ["a", "b"]});
@@ -155,7 +155,7 @@ async fn many_locks_are_told_again_only_while_all_live() {
 }
 
 #[tokio::test]
-async fn many_unlocks_sent_again_end_nothing_more() {
+async fn a_resent_unlock_of_several_documents_ends_nothing_more() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     alice.post(ROOM, json!({"documents": ["a", "b"]})).await.ok();

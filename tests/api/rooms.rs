@@ -66,7 +66,7 @@ async fn pages_are_asked_for_within_limits() {
 }
 
 #[tokio::test]
-async fn many_are_locked_in_the_order_asked() {
+async fn several_documents_are_locked_in_the_order_asked() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let body = json!({"documents": ["b", "a"], "ttl_seconds": 20, "session_id": "tab", "metadata": {"m": 1}});
@@ -79,7 +79,7 @@ async fn many_are_locked_in_the_order_asked() {
 }
 
 #[tokio::test]
-async fn many_are_locked_all_or_nothing() {
+async fn several_documents_are_locked_all_or_nothing() {
     let server = TestServer::start().await;
     let (alice, bob) = (server.editor("alice"), server.editor("bob"));
     alice.post(ROOM, json!({"documents": ["c", "e"]})).await.ok();
@@ -96,7 +96,7 @@ async fn many_are_locked_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn a_session_resumes_what_it_has_of_many_and_gets_the_rest() {
+async fn a_session_resumes_the_documents_it_has_and_locks_the_rest() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     alice.post(ROOM, json!({"documents": ["a"], "session_id": "tab"})).await.ok();
@@ -106,7 +106,7 @@ async fn a_session_resumes_what_it_has_of_many_and_gets_the_rest() {
 }
 
 #[tokio::test]
-async fn many_heartbeats_and_unlocks_are_each_on_their_own() {
+async fn heartbeats_and_unlocks_of_several_documents_succeed_or_fail_one_by_one() {
     let server = TestServer::start().await;
     let (alice, bob) = (server.editor("alice"), server.editor("bob"));
     alice.post(ROOM, json!({"documents": ["a", "b"], "session_id": "tab"})).await.ok();
@@ -131,7 +131,7 @@ async fn many_heartbeats_and_unlocks_are_each_on_their_own() {
 }
 
 #[tokio::test]
-async fn many_are_unlocked_by_query_too() {
+async fn several_documents_are_unlocked_by_query_too() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     alice.post(ROOM, json!({"documents": ["a", "b c"]})).await.ok();
@@ -142,7 +142,7 @@ async fn many_are_unlocked_by_query_too() {
 }
 
 #[tokio::test]
-async fn many_are_1_to_100_different_documents() {
+async fn a_request_names_1_to_100_different_documents() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let hundred: Vec<_> = (0..100).map(|number| number.to_string()).collect();

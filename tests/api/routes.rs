@@ -66,7 +66,7 @@ async fn both_families_of_paths_mean_the_same_document_main() {
 }
 
 #[tokio::test]
-async fn names_of_paths_are_told_apart_by_their_decoded_text() {
+async fn names_in_paths_are_compared_after_decoding() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let names = [

@@ -40,7 +40,7 @@ async fn after_its_end_a_session_does_not_resume_but_locks_anew() {
 }
 
 #[tokio::test]
-async fn one_may_always_take_over_from_oneself() {
+async fn an_owner_may_always_take_over_its_own_lock() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let old = alice.post(LOCK, json!({"session_id": "old tab"})).await.ok();
@@ -54,7 +54,7 @@ async fn one_may_always_take_over_from_oneself() {
 }
 
 #[tokio::test]
-async fn taking_over_from_others_takes_a_permission() {
+async fn taking_over_from_others_needs_a_permission() {
     let server = TestServer::start().await;
     let holder = server.editor("alice");
     let allowed = Claims { permissions: vec!["takeover".to_owned()], ..claims("bob", Role::Editor) };
