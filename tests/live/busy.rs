@@ -39,7 +39,7 @@ async fn interruption(socket: &mut Raw) -> Frame {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn neither_pongs_nor_the_end_of_a_token_wait_for_the_last_page() {
+async fn pongs_and_the_end_of_a_token_do_not_wait_for_the_last_snapshot_page() {
     let server = with_a_large_room().await;
     let token = server.token(Claims { exp: server.seconds_from_now(60), ..claims("eve", Role::Viewer) });
     let (mut socket, told) = Raw::in_room(&server.base, "room", &token).await;

@@ -82,7 +82,7 @@ fn check(validator: &Validator, message: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_message_is_as_described_and_every_description_is_of_a_message() {
+async fn every_message_matches_its_asyncapi_description_and_every_description_has_a_message() {
     let server = TestServer::start().await;
     let description = server.bearing(None).get("/asyncapi.json").await.ok();
     assert_eq!(description["asyncapi"], "3.0.0");
@@ -107,7 +107,7 @@ async fn every_message_is_as_described_and_every_description_is_of_a_message() {
 
 /// Commands are described as well: these are taken, and so they have to be as described.
 #[tokio::test]
-async fn requests_are_as_described() {
+async fn requests_match_their_asyncapi_description() {
     let server = TestServer::start().await;
     let description = server.bearing(None).get("/asyncapi.json").await.ok();
     let alice = server.editor("alice");

@@ -74,7 +74,7 @@ async fn sigterm_says_goodbye_to_1000_sockets_and_closes_them_1012_one_after_the
 }
 
 #[tokio::test]
-async fn a_socket_that_does_not_go_is_not_waited_for() {
+async fn a_stopping_server_does_not_wait_for_a_socket_that_stays() {
     let server = TestServer::start().await;
     let socket = server.editor("alice").socket("/ws").await;
     let restarted = tokio::time::timeout(Duration::from_secs(5), server.restart()).await;

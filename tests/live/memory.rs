@@ -130,7 +130,7 @@ async fn send_declared_terabyte(process: &Process, mebibytes: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_declared_terabyte_is_refused_at_once_and_none_of_it_is_kept() {
+async fn a_frame_that_declares_a_terabyte_is_refused_and_none_of_it_is_kept() {
     const MEBIBYTES: u64 = 300;
     let home = Home::new();
     let process = home.start();

@@ -35,7 +35,7 @@ async fn everyone_in_a_room_hears_every_event_once_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_burst_larger_than_an_outbox_closes_nobody_who_reads() {
+async fn a_burst_larger_than_an_outbox_closes_no_socket_that_reads() {
     let server = TestServer::start().await;
     let mut sockets = Vec::new();
     for index in 0..20 {

@@ -142,7 +142,7 @@ async fn nobody_is_seen_in_another_room_or_by_another_tenant() {
 }
 
 #[tokio::test]
-async fn rooms_star_hears_of_people_in_rooms_its_token_may_see() {
+async fn rooms_star_hears_of_participants_in_rooms_its_token_may_see() {
     let server = TestServer::start().await;
     let rooms = Some(vec!["team-*".to_owned()]);
     let limited = server.caller(Claims { rooms, ..claims("eve", Role::Viewer) });

@@ -26,7 +26,7 @@ async fn text(caller: &Caller, head: &str, rest: &str) -> String {
 }
 
 #[tokio::test]
-async fn frames_sent_together_with_the_handshake_are_heard() {
+async fn frames_sent_together_with_the_handshake_are_answered() {
     let server = TestServer::start().await;
     // A close frame, masked with zeros.
     let close = [0x88, 0x80, 0, 0, 0, 0];
@@ -55,7 +55,7 @@ async fn a_refused_upgrade_is_answered_as_any_request_and_ends() {
 }
 
 #[tokio::test]
-async fn a_body_behind_an_upgrade_is_refused_and_not_taken_for_none() {
+async fn an_upgrade_request_with_a_body_is_refused() {
     let server = TestServer::start().await;
     let alice = server.editor("alice");
     let body = r#"{"ttl_seconds": 5}"#;
