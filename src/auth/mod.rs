@@ -40,7 +40,7 @@ pub struct Caller {
     pub role: Role,
     pub rooms: RoomGlobs,
     pub may_take_over: bool,
-    /// When the token ends, by the time of the world outside.
+    /// When the token expires, in wall-clock time: whoever issued it knows no other.
     pub expires_at: Timestamp,
 }
 
@@ -59,7 +59,7 @@ impl Caller {
 
     /// Fails if the caller may not see the room, or has a lesser role.
     pub fn require_in(&self, role: Role, room: &RoomId) -> Result<(), Forbidden> {
-        // Rooms first: who may not see a room learns nothing about it, not even which role it takes.
+        // The room is checked first: a caller who may not see it learns nothing about it, not even which role it takes.
         if !self.rooms.allow(room) {
             return Err(Forbidden::Room);
         }

@@ -15,7 +15,7 @@ enum Rule {
 }
 
 impl Origins {
-    /// With none given: pages from this machine, while only this machine can connect.
+    /// If `allowed` is empty, pages from this machine may call, and only while the server listens on loopback.
     pub fn new(allowed: &[String], listen: SocketAddr) -> Self {
         Self(Arc::new(if allowed.iter().any(|origin| origin == "*") {
             Rule::All

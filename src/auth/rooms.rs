@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::locking::names::{MAX_NAME_BYTES, RoomId};
 
-/// Each becomes a part of one SQL expression, whose depth databases limit.
+/// Every pattern becomes part of one SQL expression, and databases limit how deep an expression may be.
 const MAX_GLOBS: usize = 200;
 
-/// The rooms a token is good for, by patterns: `*` stands for any run of characters, `?` for one. None given: every room
-/// of the tenant. Compiled once, when the token is verified; cheap to clone.
+/// The rooms a token is good for, as patterns: `*` stands for any run of characters, `?` for one. Without patterns it
+/// is every room of the tenant. Compiled once, when the token is verified; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct RoomGlobs(Option<Arc<Patterns>>);
 
@@ -27,7 +27,8 @@ impl PartialEq for RoomGlobs {
 impl Eq for RoomGlobs {}
 
 impl RoomGlobs {
-    /// None: every room.
+    /// Parses the claim `rooms`; without one, every room is allowed. Fails if there are too many patterns, or if one is
+    /// too long or has control characters.
     pub fn parse(patterns: Option<Vec<String>>) -> Result<Self, &'static str> {
         let all = patterns.as_deref().unwrap_or_default();
         if all.len() > MAX_GLOBS {
@@ -52,7 +53,7 @@ impl RoomGlobs {
         Self(None)
     }
 
-    /// The patterns as they were given; none if every room is meant.
+    /// Returns the patterns as they were given; `None` if every room is allowed.
     pub fn patterns(&self) -> Option<&[String]> {
         self.0.as_deref().map(|patterns| patterns.texts.as_slice())
     }
@@ -90,10 +91,11 @@ impl Glob {
     }
 }
 
-/// Goes back to the last `*` only: linear in practice, never exponential. Nothing is copied.
+/// Returns whether the whole text fits the pattern. After a mismatch it goes back to the last `*` only: linear in
+/// practice, never exponential. Nothing is copied.
 fn matches(glob: &str, text: &str) -> bool {
     let (mut glob, mut text) = (glob.chars(), text.chars());
-    // Where to go on if what follows the last `*` does not fit: behind it, with one more character taken by it.
+    // Where to go on after a mismatch: behind the last `*`, which then takes one more character.
     let mut retry = None;
     loop {
         let before = (glob.clone(), text.clone());

@@ -11,7 +11,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 
 use crate::settings::{Auth, DatabaseUrl};
 
-/// `self_made` ones are known to nobody but this server, so it may print tokens of its own.
+/// The HS256 secret. A self-made one is known to this server alone, so the server may print tokens signed with it.
 #[derive(Clone)]
 pub struct Secret {
     pub bytes: Vec<u8>,
@@ -36,8 +36,9 @@ pub enum SecretError {
     TooShort { path: PathBuf },
 }
 
-/// The secret of the settings; or the one beside the SQLite database, made if it is not there. With a JWKS file alone
-/// there is none.
+/// Returns the secret of the settings, or else the one beside the SQLite database, which is made if it is missing.
+/// Returns `None` if the settings name a JWKS file only. Fails on PostgreSQL if the settings name nothing: its servers
+/// must share a secret.
 pub fn find_or_make(auth: &Auth, database: &DatabaseUrl) -> Result<Option<Secret>, SecretError> {
     if let Some(secret) = &auth.secret {
         return Ok(Some(Secret { bytes: secret.clone().into_bytes(), self_made: false }));
@@ -66,7 +67,7 @@ fn make_once(path: &Path) -> Result<(), SecretError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| not_kept(error.to_string()))?;
     }
-    // Never over an existing one: tokens in use are signed with it.
+    // An existing secret is never overwritten: tokens in use are signed with it.
     let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),

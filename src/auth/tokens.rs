@@ -34,7 +34,7 @@ pub enum KeyError {
     NoKey { path: String },
 }
 
-/// What a token says. Claims of others are passed over.
+/// The claims of a token that doclock reads. Any others are ignored.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Claims {
     pub sub: String,
@@ -62,7 +62,7 @@ fn whole_seconds<S: serde::Serializer>(seconds: &f64, serializer: S) -> Result<S
 }
 
 impl Claims {
-    /// Only what would be accepted, once its time has come.
+    /// Returns a token with these claims. Fails if [`Keys::verify`] would refuse them for anything but their times.
     pub fn sign(&self, secret: &[u8]) -> Result<String, TokenError> {
         caller(self.clone())?;
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), self, &EncodingKey::from_secret(secret))
@@ -70,19 +70,19 @@ impl Claims {
     }
 }
 
-/// Keys that tokens may be signed with, and the tokens that were found to be.
+/// The keys that tokens may be signed with, and a cache of verified tokens.
 pub struct Keys {
     keys: Vec<Key>,
     known: RwLock<HashMap<String, Known>>,
 }
 
-/// A token that was verified: only its times are looked at again. A client sends the same one with every request.
+/// A verified token. A client sends the same token with every request, so only its times are checked again.
 struct Known {
     caller: Arc<Caller>,
     valid: Validity,
 }
 
-/// How many tokens are known at most; then all are forgotten, which costs one verification each.
+/// How many verified tokens are cached. A full cache is emptied, which costs one verification per token.
 const KNOWN_TOKENS: usize = 10_000;
 
 struct Key {
@@ -112,7 +112,8 @@ impl Keys {
         Ok(Self { keys, known: RwLock::default() })
     }
 
-    /// Returns whom a token stands for, if one of the keys has signed it and its time has come and is not over.
+    /// Returns the caller that a token stands for. Fails if none of the keys has signed it, if it is not valid yet, or
+    /// if it has expired.
     pub fn verify(&self, token: &str, now: Timestamp) -> Result<Arc<Caller>, TokenError> {
         if let Some(known) = self.known.read().get(token) {
             known.valid.check(now)?;
@@ -130,7 +131,7 @@ impl Keys {
         Ok(caller)
     }
 
-    /// What a token says, if one of the keys has signed it.
+    /// Returns the claims of a token. Fails if none of the keys has signed it.
     fn claims(&self, token: &str) -> Result<Claims, TokenError> {
         let header = decode_header(token).map_err(|error| TokenError::Invalid(error.to_string()))?;
         // A key is only ever used with its own algorithm: a public key cannot pass for a shared secret.
@@ -153,7 +154,8 @@ impl Keys {
     }
 }
 
-/// Times are checked against our own clock, below; whom a token is for is not our business.
+/// Returns a check of the signature alone. `Validity` checks the times, against the given clock; the audience is not
+/// checked.
 fn validation(algorithm: Algorithm) -> Validation {
     let mut validation = Validation::new(algorithm);
     validation.required_spec_claims.clear();
@@ -200,7 +202,8 @@ fn caller(claims: Claims) -> Result<Caller, TokenError> {
     })
 }
 
-/// People's names come as they are; what could harm a log or a page is left out rather than refused.
+/// Returns the name without control characters, which could harm a log or a page, and cut to its maximum length. A name
+/// is cleaned rather than refused, because people do not choose how their token spells it. `None` if nothing is left.
 fn display_name(name: &str) -> Option<Arc<str>> {
     let mut name: String = name.chars().filter(|c| !c.is_control()).collect();
     name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
@@ -217,7 +220,8 @@ fn read_jwks(path: &Path) -> Result<Vec<Key>, KeyError> {
     if keys.is_empty() { Err(KeyError::NoKey { path: shown }) } else { Ok(keys) }
 }
 
-/// Sets hold keys for other uses too; those are passed over.
+/// Returns the key if it verifies signatures that doclock accepts. A set may hold keys for other uses; those are
+/// skipped.
 fn signing_key(jwk: &Jwk) -> Option<Key> {
     if jwk.common.public_key_use == Some(PublicKeyUse::Encryption) {
         return None;
