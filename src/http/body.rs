@@ -1,4 +1,4 @@
-//! Extractors of bodies and query parameters: bytes on their way to `calls::fields`.
+//! Extractors of bodies and query parameters. They read the bytes; `calls::fields` parses them.
 
 use std::{future::Future, pin::Pin};
 
@@ -14,7 +14,7 @@ use crate::calls::{Code, Problem, fields, release::ReleaseRequest};
 
 const MAX_BODY: usize = 16 * 1024;
 
-/// A JSON body; none at all is `{}`. A DELETE may give its fields as query parameters instead.
+/// A JSON body; a missing body is `{}`. A DELETE may give its fields as query parameters instead.
 #[derive(Debug)]
 pub struct Fields<T>(pub T);
 
@@ -50,7 +50,7 @@ impl<T: DeserializeOwned> FromRequest for Query<T> {
 /// The body of `sendBeacon`, which may come as `text/plain`, with the token among its fields.
 #[derive(Debug)]
 pub struct Beacon {
-    /// The token, even if the rest cannot be understood.
+    /// The token, even if the rest cannot be parsed.
     pub access_token: Option<String>,
     pub request: Result<ReleaseRequest, Problem>,
 }
@@ -69,7 +69,7 @@ impl FromRequest for Beacon {
             let mut request = fields::from_json(&body);
             let access_token = match &mut request {
                 Ok(ReleaseRequest { access_token, .. }) => access_token.take(),
-                // Only a body that does not fit is read a second time.
+                // Only a body that cannot be parsed is read a second time, for its token.
                 Err(_) => token_alone(&body),
             };
             Ok(Self { access_token, request })

@@ -22,7 +22,8 @@ pub async fn asyncapi(api: web::Data<Api>) -> impl Responder {
     HttpResponse::Ok().content_type("application/json").body(api.asyncapi.clone())
 }
 
-/// Leads from `/docs`, and from `/` as long as there is no other page, to `/docs/`. Browsers would keep a permanent redirect.
+/// Redirects `/docs`, and `/` as long as it has no page of its own, to `/docs/`. The redirect is temporary because
+/// browsers remember a permanent one.
 pub async fn redirect() -> impl Responder {
     HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, "/docs/")).finish()
 }

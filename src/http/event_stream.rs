@@ -1,7 +1,7 @@
 //! `GET /api/rooms/{room}/events`: a room's notices as Server-Sent Events.
 //!
-//! The same messages as over a WebSocket, in the same order, joined by the same means. The id of each says how far its
-//! reader has come; a browser sends the last one again when it comes back.
+//! The messages and their order are those of a WebSocket, and a stream joins a room in the same way. The id of an event
+//! is its position in the log; a browser sends the last id it got when it connects again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ static WIRE: Wire = Wire {
     event: |event, at, sees_all| {
         written(event.kind.name().as_str(), Some(at), &EventMessage::new(event, at.sequence, sees_all))
     },
-    // No stream asks for it.
+    // Never called: no stream asks for extensions.
     extension: |lock| written(ExtensionMessage::TYPE, None, &ExtensionMessage::new(lock)),
     presence: |room, change, participant| {
         let message = PresenceMessage::new(room, change, participant);
@@ -60,7 +60,8 @@ pub struct StreamParams {
 /// A room's notices as Server-Sent Events
 ///
 /// First `subscribed` (and `snapshot`, while there is `more`), then `DocumentLocked` and `DocumentUnlocked` as they are
-/// committed, and `ParticipantJoined` and `ParticipantLeft`. With `Last-Event-ID`, what was missed instead of a snapshot.
+/// committed, and `ParticipantJoined` and `ParticipantLeft`. With `Last-Event-ID`, what was missed instead of a
+/// snapshot.
 #[utoipa::path(get, path = "/api/rooms/{room}/events", tag = "rooms",
     params(StreamParams, ("Last-Event-ID" = Option<String>, Header, description = "Of the last event that was heard.")),
     responses((status = 200, body = String, content_type = "text/event-stream")))]
@@ -91,7 +92,7 @@ pub async fn events(
     let outbox = Outbox::streaming(Bytes::new(), false);
     let body = BodyStream::new(outbox.stream());
     let listener = Listener { live: Arc::clone(live), caller, outbox, wire: &WIRE, turns };
-    // What cannot be read is told while there is a status to tell it by.
+    // The first read comes before the response is sent, so that its failure can still be an HTTP status.
     let start = listener.start(&subscription).await?;
     rt::spawn(EventStream { listener, _place: place }.run(subscription, start));
     Ok(answer.insert_header((header::CACHE_CONTROL, "no-store")).body(body))
@@ -134,7 +135,7 @@ impl EventStream {
         outbox.end();
     }
 
-    /// Sends a comment now and then, for proxies that end what is silent.
+    /// Sends a comment now and then, because proxies end silent connections.
     async fn keep_alive(&self) {
         let Listener { live, outbox, .. } = &self.listener;
         loop {
@@ -146,7 +147,7 @@ impl EventStream {
     }
 }
 
-/// A Server-Sent Event. Its id says how far its reader has come; what is in no log has none.
+/// Returns a Server-Sent Event. Its id is its position in the log; a message that is not in the log has none.
 fn written(kind: &str, id: Option<Head>, message: &impl Serialize) -> Bytes {
     let id = id.map(|Head { epoch, sequence }| format!("id: {epoch}:{sequence}\n")).unwrap_or_default();
     let mut event = format!("{id}event: {kind}\ndata: ").into_bytes();
@@ -156,7 +157,7 @@ fn written(kind: &str, id: Option<Head>, message: &impl Serialize) -> Bytes {
     event.into()
 }
 
-/// What a client sends as `Last-Event-ID`; anything else is as good as none.
+/// Parses a `Last-Event-ID`. A text that is not one of our ids is treated as no id.
 fn event_id(text: &str) -> Option<Head> {
     let (epoch, sequence) = text.trim().split_once(':')?;
     Some(Head { epoch: Uuid::try_parse(epoch).ok()?, sequence: sequence.parse().ok()? })

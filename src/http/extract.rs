@@ -1,4 +1,4 @@
-//! Who calls, and what about: the extractors every handler starts from.
+//! The extractors that every handler starts from: who calls, and which document, room or lease is meant.
 
 use std::{
     future::{Ready, ready},
@@ -31,7 +31,8 @@ impl FromRequest for Call {
     }
 }
 
-/// The call of whoever the token stands for, wherever in the request it came from.
+/// Returns the call of the caller that the token stands for. The token comes from a header or, with a beacon, from the
+/// body. Fails if the token is refused or its owner sends too many requests.
 pub fn call_of(request: &HttpRequest, token: &str) -> Result<Call, Problem> {
     let calls = &api(request)?.calls;
     let caller = calls.caller(token)?;

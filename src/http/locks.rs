@@ -59,7 +59,7 @@ pub async fn unlock(
     request_body(content((ReleaseRequest = "application/json"), (ReleaseRequest = "text/plain"))),
     responses((status = 200, body = Timed<DoneView>)))]
 pub async fn release(http: HttpRequest, name: DocumentName, beacon: Beacon) -> Result<impl Responder, Problem> {
-    // Who calls may stand in the body; what is wrong with a body is told only to callers we know.
+    // The token may be in the body. What is wrong with the rest of the body is told only to a caller who is known.
     let call = match &beacon.access_token {
         Some(token) => call_of(&http, token)?,
         None => call_of(&http, bearer(http.headers())?)?,

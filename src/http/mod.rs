@@ -1,9 +1,10 @@
-//! HTTP: what comes in is turned into calls, what comes out of them is rendered. This file is the route table.
+//! HTTP: turns requests into calls and renders their answers. This file is the route table.
 //!
 //! 1. `observe` gives the request an id, and at the end logs and counts it, and renders a [`Problem`] if it failed.
 //! 2. `extract` finds out who calls and which document is meant; `body` reads the fields.
 //! 3. The handler (`locks`, `room_locks`, `admin`) runs the verb of `calls`, and its answer is written as JSON.
-//! 4. `event_stream` is a room live, as Server-Sent Events; `stream_passes` lets `EventSource` in.
+//! 4. `event_stream` sends a room's notices as Server-Sent Events; `stream_passes` issues the passes that let
+//!    `EventSource` in.
 //!
 //! The routes of other protocols that start as HTTP are added by `app`, through [`resource`].
 
@@ -78,7 +79,7 @@ fn app(
         .wrap(cors)
 }
 
-/// Either family of paths: the room's own document, or any.
+/// The two families of paths. The first means the room's own document, the second any document.
 const DOCUMENTS: [&str; 2] = ["/api/documents/{room:[^/]*}", "/api/documents/{room:[^/]*}/{document:[^/]*}"];
 
 fn routes(config: &mut web::ServiceConfig) {
@@ -118,7 +119,7 @@ fn routes(config: &mut web::ServiceConfig) {
         .service(resource("/docs/{file:.*}", [get(docs::file)]));
 }
 
-/// Methods as they stand in `Allow`, and the route for them.
+/// The methods as `Allow` lists them, and the route for them.
 pub type Verb = (&'static str, Route);
 
 pub fn get<F: Handler<Args>, Args: FromRequest + 'static>(handler: F) -> Verb
@@ -150,7 +151,7 @@ where
     ("DELETE", web::delete().to(handler))
 }
 
-/// A path with its verbs; any other method gets 405 and the list of those.
+/// Returns a path with its verbs. Any other method is answered with 405 and their list.
 pub fn resource<const N: usize>(path: &str, verbs: [Verb; N]) -> Resource {
     let allow = verbs.iter().map(|(method, _)| *method).collect::<Vec<_>>().join(", ");
     let allow = HeaderValue::from_str(&allow).unwrap_or_else(|_| HeaderValue::from_static(""));

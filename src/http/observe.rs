@@ -37,7 +37,7 @@ pub async fn observe(
 
     let problem = response.response().error().map(|error| match error.as_error::<Problem>() {
         Some(problem) => problem.clone(),
-        // Only extractors of our own are used; should another ever fail, it still fails as a problem.
+        // All extractors are ours and fail with a `Problem`. The error of any other becomes one here.
         None => Problem::new(Code::BadRequest, error.to_string()),
     });
     if let Some(problem) = &problem {
@@ -61,7 +61,8 @@ pub async fn observe(
     Ok(response)
 }
 
-/// Returns the client's own id if it sent a fit one; else the process's random part and a count.
+/// Returns the client's own id if it sent a well-formed one, and otherwise a random number of this process with a
+/// count.
 fn request_id(request: &ServiceRequest) -> HeaderValue {
     static PROCESS: LazyLock<u32> = LazyLock::new(|| getrandom::u32().unwrap_or_default());
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -74,7 +75,8 @@ fn request_id(request: &ServiceRequest) -> HeaderValue {
     })
 }
 
-/// The pattern of a route without the router's own marks: its name in logs and metrics, and where names stand in its path.
+/// The pattern of a route without the router's regular expressions. It is the name of the route in logs and metrics,
+/// and says which segment of a path is the room and which the document.
 #[derive(Debug, Clone)]
 pub struct RouteName(Arc<str>);
 
@@ -92,7 +94,7 @@ fn route(response: &ServiceResponse) -> RouteName {
     response.request().app_data().cloned().unwrap_or_else(|| RouteName::of("unmatched"))
 }
 
-/// Clients may invent methods; metrics do not grow with them.
+/// Returns the label of a method. Methods that clients invent share one, so that the number of metrics is bounded.
 fn method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -105,7 +107,7 @@ fn method(method: &Method) -> &'static str {
     }
 }
 
-/// Failures of the server are always worth a line; ordinary requests when asked for.
+/// Logs failures of the server always, and other requests at the level `debug`.
 fn log(
     api: &Api,
     response: &ServiceResponse,

@@ -130,7 +130,7 @@ fn complete(operation: &mut Operation, path: &str, method: &HttpMethod) {
     operation.parameters = Some(parameters);
 }
 
-/// Operations that act no second time when their `request_id` comes again.
+/// The operations that take a `request_id`: sent again with the same one, they do not act twice.
 const WITH_REQUEST_ID: [&str; 6] =
     ["lock_document", "extend_lock", "unlock", "lock_many", "extend_many", "unlock_many"];
 
@@ -151,7 +151,7 @@ fn problem_response(status: u16) -> Response {
     ResponseBuilder::new().description(names.join(", ")).content("application/problem+json", body).build()
 }
 
-/// The same paths for the room's own document.
+/// Returns the same operations for the room's own document, whose paths have no `{document}`.
 fn without_document(item: &PathItem) -> PathItem {
     let mut item = item.clone();
     for (_, operation) in operations(&mut item) {
@@ -162,7 +162,7 @@ fn without_document(item: &PathItem) -> PathItem {
     item
 }
 
-/// Bytes are what counts; with 200 characters a name may still be too long.
+/// A schema counts characters and the limit is in bytes, so a name that fits the schema may still be refused.
 fn name_schema(example: &str) -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
@@ -193,7 +193,7 @@ schemas! {
     SessionId => name_schema("tab-1"),
     RequestId => name_schema("try-1"),
     DocumentVersion => name_schema("v2"),
-    // Derived, it would show the names of the variants rather than those of the catalogue.
+    // Not derived: that would show the names of the variants rather than those of the catalogue.
     problem::Code => ObjectBuilder::new()
         .schema_type(Type::String)
         .enum_values(Some(problem::Code::ALL.iter().map(|code| code.name())))

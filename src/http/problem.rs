@@ -77,7 +77,7 @@ pub struct ProblemBody<'p> {
     extra: &'p Map<String, Value>,
 }
 
-/// What helps, where it does.
+/// Further fields of a problem. Each is there only where it helps.
 #[derive(Debug, ToSchema)]
 #[schema(as = ProblemHelp)]
 #[expect(dead_code, reason = "only describes what a problem's `extra` holds")]

@@ -1,7 +1,7 @@
 //! The address a request comes from, through proxies too.
 //!
-//! Anyone can send `X-Forwarded-For`, so it is believed only as far as the proxies go that the settings name. Each of them
-//! appends the address that has called it: the client is the last one that is not a proxy of ours.
+//! Anyone can send `X-Forwarded-For`, so it is believed only if it comes from a proxy that the settings name. Each
+//! proxy appends the address that called it, so the client is the last address that is not one of these proxies.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,8 @@ impl Proxies {
         Self(trusted.to_vec())
     }
 
-    /// The client's address, as far as the proxies in between can be believed.
+    /// Returns the client's address: the peer's, or the one that trusted proxies have forwarded. `None` if the
+    /// connection has no peer address.
     pub fn client(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<IpAddr> {
         Some(self.before(peer?.ip().to_canonical(), headers))
     }
@@ -31,7 +32,7 @@ impl Proxies {
         for hop in forwarded.into_iter().rev() {
             match hop {
                 Some(hop) if self.trust(address) => address = hop,
-                // Whoever wrote that was not one of ours, or there is no address in it.
+                // The sender is no trusted proxy, so what it forwarded is not believed; or this hop is not an address.
                 Some(_) | None => break,
             }
         }

@@ -1,5 +1,6 @@
 //! The HTTP server: the application behind actix-http's own service, which hands a connection over when it is upgraded.
-//! actix-web's `HttpServer` does not, and an upgraded connection would keep the buffers of an HTTP connection for good.
+//! actix-web's `HttpServer` does not: an upgraded connection would keep the buffers of an HTTP connection until it
+//! ends.
 
 use std::{
     io,
@@ -39,9 +40,9 @@ use crate::{
 const UNREAD_FOR: Duration = Duration::from_secs(30);
 /// Connections that wait to be accepted: after a restart everyone comes back at once.
 const BACKLOG: i32 = 2048;
-/// The size of one segment, in bytes. On loopback, where a proxy may be, the kernel would make them 64 KB: more than the window of
-/// a client that has paused, so that nothing is sent to it when it reads again, until a timer says so that doubles up
-/// to minutes (docs/decisions/0013).
+/// The size of one segment, in bytes. On loopback, where a proxy may be, the kernel would send segments of 64 KB. That
+/// is more than the window of a client that has paused: when it reads again, nothing is sent to it before a timer ends
+/// whose time doubles up to minutes (docs/decisions/0013).
 const SEGMENT: u32 = 16 * 1024;
 const REQUEST_HEAD_WITHIN: Duration = Duration::from_secs(10);
 
@@ -103,23 +104,23 @@ impl Listening {
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
-    // Connections have it from their listener.
+    // Accepted connections inherit it.
     socket.set_tcp_mss(SEGMENT)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// A client that neither reads nor leaves is dropped by the kernel: what it has not read would be kept for as long as the
-/// connection stands.
+/// Has the kernel drop a client that neither reads nor leaves. Otherwise what it has not read would be kept for as long
+/// as the connection stands.
 fn limit_silence(connection: &TcpStream) {
     if let Err(error) = SockRef::from(connection).set_tcp_user_timeout(Some(UNREAD_FOR)) {
         tracing::debug!(%error, "no limit on how long a client may leave its answers unread");
     }
 }
 
-/// The application answers as it answers everything. If its handler has left an [`Upgrade`], the connection is handed
-/// over to that; if not, it ends with the answer.
+/// Has the application answer a request that asks for an upgrade. If the handler has left an [`Upgrade`] in its answer,
+/// the connection is handed over to it; if not, the connection ends with the answer.
 async fn upgrade<S, B>(
     api: web::Data<Api>,
     application: Rc<S>,
@@ -130,7 +131,7 @@ where
     S: Service<Request, Response = ServiceResponse<B>, Error = actix_web::Error>,
     B: MessageBody,
 {
-    // What follows the head is not a body: whoever asks for one must not take it for empty.
+    // What follows the head is not a body. A handler that reads one gets an error rather than an empty body.
     let payload: BoxedPayloadStream = Box::pin(stream::iter([Err(PayloadError::Incomplete(None))]));
     let (request, _) = request.replace_payload(Payload::Stream { payload });
     let client = api.proxies.client(request.peer_addr(), request.headers());
@@ -151,7 +152,7 @@ where
     finish(parts.io, parts.codec, parts.write_buf, body).await
 }
 
-/// A body that has no length ends with the connection.
+/// Writes the answer and closes the connection, which is what ends a body without a length.
 async fn finish(
     mut stream: TcpStream,
     mut codec: Codec,

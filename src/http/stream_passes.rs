@@ -1,4 +1,4 @@
-//! `POST /api/stream-tickets`: a way in for `EventSource`, which can send no header.
+//! `POST /api/stream-tickets` issues a stream pass for `EventSource`, which cannot send a header.
 
 use actix_web::{Responder, web};
 
