@@ -1,7 +1,7 @@
-//! The way out of a WebSocket: what is queued goes straight into its connection, together.
+//! The way out of a WebSocket: what is queued is written straight to its connection, many messages in one call.
 //!
-//! `is_due` is a claim: whoever sets it must write until nothing is left, or have it written, so there is one writer at a
-//! time.
+//! `is_due` is a claim: whoever sets it must write until nothing is left, or have it written, so there is one writer at
+//! a time.
 
 use std::{
     collections::VecDeque,
@@ -45,7 +45,7 @@ impl Outbox {
                     return Written::Part;
                 }
                 Err(_) => {
-                    // Its reader finds the same, and ends the socket.
+                    // The socket's reader finds the connection broken too, and ends the socket.
                     let mut state = self.state();
                     state.abandon();
                     state.is_due = false;
@@ -62,7 +62,7 @@ impl Outbox {
         }
     }
 
-    /// Takes everything queued out to be written. None if there is nothing: then whoever queues something claims anew.
+    /// Takes everything queued out to be written. If there is nothing, it gives up the claim and returns `None`.
     fn take(&self) -> Option<Batch> {
         let mut state = self.state();
         if state.begun.is_empty() && state.queue.is_empty() {
@@ -77,7 +77,7 @@ impl Outbox {
     fn put_back(&self, mut batch: Batch) {
         let mut state = self.state();
         state.begun = batch.begun;
-        // If it has been given up meanwhile, only what was begun is finished.
+        // If the queue was thrown away meanwhile, only the message that was begun is finished.
         if state.forgotten == batch.forgotten {
             state.taken(batch.messages, batch.bytes);
             batch.queue.append(&mut state.queue);
@@ -89,7 +89,7 @@ impl Outbox {
         }
     }
 
-    /// Ends our side of a closed connection after the last words; what the client says is still read for a moment.
+    /// Ends our side of a closed connection after the last message. The client's side is still read for a moment.
     fn close_if_closed(&self, state: &OutboxState) {
         if let Some(connection) = self.connection.as_ref().filter(|_| state.is_closed()) {
             let _ = SockRef::from(&*connection.stream).shutdown(Shutdown::Write);
@@ -104,7 +104,7 @@ struct Batch {
     /// How much of it was written.
     messages: usize,
     bytes: usize,
-    /// The outbox's count when it was taken out.
+    /// `OutboxState::forgotten` when it was taken out.
     forgotten: u32,
 }
 
@@ -120,7 +120,7 @@ impl Batch {
                 self.bytes += part;
                 written -= part;
                 if self.begun.is_empty() {
-                    // Even nothing of it would keep all of its memory.
+                    // An empty rest would still keep the memory of the whole message.
                     self.begun = Bytes::new();
                     self.messages += 1;
                 }

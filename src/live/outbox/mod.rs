@@ -1,11 +1,11 @@
 //! What waits to be written to one client: a bounded queue of ready bytes.
 //!
-//! It has one of two ways out. A WebSocket's is emptied by the [`ThreadWriter`] of its thread, straight into the connection
-//! (`connection`); an event stream's is read by whoever writes the response ([`OutboxStream`]).
+//! It has one of two ways out. A WebSocket's is emptied by the [`ThreadWriter`] of its thread, straight into the
+//! connection (`connection`); an event stream's is read by whoever writes the response ([`OutboxStream`]).
 //!
-//! A full outbox takes no more notices. If its owner can read on in the log it does so once what is queued has been
-//! written: a burst that is larger than the queue is no reason to close anyone who reads. If not, the outbox is closed at
-//! once.
+//! A full outbox takes no more notices. If its owner can read the missing ones from the log, it does so once what is
+//! queued has been written, so that a burst larger than the queue closes nobody who reads. If not, the outbox is closed
+//! at once.
 //!
 //! Its mutex is held to put something in or to take something out, never while anything is written.
 
@@ -43,30 +43,32 @@ pub enum Refused {
 #[derive(Debug)]
 pub struct Outbox {
     state: Mutex<OutboxState>,
-    /// None if a stream asks for what there is.
+    /// `None` for an event stream, which takes its messages itself.
     connection: Option<Connection>,
-    /// The last words to a client that is too slow.
+    /// The last message to a client that is too slow.
     too_slow: Bytes,
-    /// Whether its owner reads on in the log when it is full.
+    /// Whether its owner goes on from the log when it is full.
     recovers: bool,
 }
 
 #[derive(Debug, Default)]
 struct OutboxState {
     queue: VecDeque<Bytes>,
-    /// What is left of a message that has been written in part. Whatever happens, it comes next.
+    /// The rest of a message that has been written in part. It is always written next: the client could not tell where
+    /// anything else begins.
     begun: Bytes,
-    /// What is not written yet, with what is about to be.
+    /// How much is not written yet, including what has been taken out of the queue to be written.
     messages: usize,
     bytes: usize,
-    /// How often everything queued was thrown away.
+    /// How often the queue was thrown away. What was taken out of it before is not put back.
     forgotten: u32,
     phase: Phase,
-    /// A claim: whoever sets it must write until the queue is empty, or have it written, so there is one writer at a time.
+    /// A claim: whoever sets it must write until the queue is empty, or have it written, so there is one writer at a
+    /// time.
     is_due: bool,
-    /// Of the stream.
+    /// Wakes the event stream.
     waker: Option<Waker>,
-    /// Of whoever waits for the queue to be empty or closed.
+    /// Wakes the one who waits in [`Outbox::drained`] or [`Outbox::stopped`].
     watcher: Option<(Watched, Waker)>,
 }
 
@@ -75,11 +77,11 @@ struct OutboxState {
 enum Phase {
     #[default]
     Open,
-    /// It has all notices before this one, and none from it on.
+    /// It has taken all notices before this sequence, and none from it on.
     Full { from: i64 },
-    /// The last words are queued; the connection stays until [`Outbox::end`].
+    /// The last message is queued; the connection stays until [`Outbox::end`].
     Closed,
-    /// Nothing is written any more.
+    /// Nothing more is taken, and the connection is let go once what is queued is written.
     Ended,
 }
 
@@ -90,12 +92,13 @@ enum Watched {
 }
 
 impl Outbox {
-    /// For a response whose body is [`Outbox::stream`].
+    /// Makes the outbox of a response whose body is [`Outbox::stream`].
     pub fn streaming(too_slow: Bytes, recovers: bool) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), connection: None, too_slow, recovers })
     }
 
-    /// For a connection of this thread, inside a `LocalSet`.
+    /// Makes the outbox of a connection of this thread. Must be called inside a `LocalSet`, where the thread's writer
+    /// runs.
     pub fn writing(stream: Arc<TcpStream>, too_slow: Bytes, recovers: bool) -> Arc<Self> {
         let connection = Some(Connection { stream, writer: ThreadWriter::here() });
         Arc::new(Self { state: Mutex::default(), connection, too_slow, recovers })
@@ -105,7 +108,7 @@ impl Outbox {
         OutboxStream(Arc::clone(self))
     }
 
-    /// Takes the notice, unless too much waits already. It is written when `due` is sent.
+    /// Queues the notice, which is written when `due` is sent. Fails if too much is queued already, or if it is closed.
     pub fn notify(self: &Arc<Self>, sequence: i64, notice: Bytes, due: &mut Due) -> Result<(), Refused> {
         let mut state = self.state();
         match state.phase {
@@ -128,7 +131,7 @@ impl Outbox {
         Err(Refused::TooSlow)
     }
 
-    /// Whether this many notices would be taken now. A closed outbox has room for everything.
+    /// Returns whether this many notices would be taken now. A closed outbox says yes, so that nobody waits for it.
     pub fn has_room(&self, messages: usize, bytes: usize) -> bool {
         let state = self.state();
         match state.phase {
@@ -174,7 +177,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Returns the first notice it has not taken, if it is full.
+    /// Returns the sequence of the first notice it has not taken, if it is full.
     pub fn full_from(&self) -> Option<i64> {
         match self.state().phase {
             Phase::Full { from } => Some(from),
@@ -190,7 +193,7 @@ impl Outbox {
         }
     }
 
-    /// Closes the outbox of a client that has missed something, whoever is to blame.
+    /// Closes the outbox of a client that has missed something, because it was too slow or because the log was pruned.
     pub fn close_as_too_slow(self: &Arc<Self>) {
         let mut state = self.state();
         if !state.is_closed() {
@@ -199,7 +202,7 @@ impl Outbox {
         }
     }
 
-    /// Takes the last words, and nothing after them.
+    /// Queues the last message, and takes nothing after it.
     pub fn close(self: &Arc<Self>, last: Bytes) {
         let mut state = self.state();
         if !state.is_closed() {
@@ -215,12 +218,12 @@ impl Outbox {
         self.write_soon(state);
     }
 
-    /// Resolves when everything queued has been handed on, or nothing will be.
+    /// Resolves when everything queued has been written, or when it is closed.
     pub async fn drained(&self) {
         self.watch(Watched::Drained).await;
     }
 
-    /// Resolves when it is full or closed, for whatever reason.
+    /// Resolves when it is full or closed.
     pub async fn stopped(&self) {
         self.watch(Watched::Stopped).await;
     }
@@ -260,14 +263,15 @@ impl Outbox {
         }
     }
 
-    /// Leaves it to be written together with others, so that their writer is woken once.
+    /// Adds it to `due`, to be written together with others, so that their writer is woken once.
     fn put_off(self: &Arc<Self>, state: MutexGuard<'_, OutboxState>, due: &mut Due) {
         if let Some(connection) = self.claim(state) {
             due.add(&connection.writer, Arc::clone(self));
         }
     }
 
-    /// Returns the connection, if it is now up to the caller to have it written to.
+    /// Makes the claim `is_due`. Returns the connection if nobody else had the claim: the caller must then have it
+    /// written to. A stream has no connection; it is woken instead.
     fn claim(&self, mut state: MutexGuard<'_, OutboxState>) -> Option<&Connection> {
         let Some(connection) = &self.connection else {
             state.wake();
@@ -284,7 +288,7 @@ impl OutboxState {
         self.queue.push_back(message);
     }
 
-    /// Counts what has been handed on.
+    /// Counts what has been written.
     fn taken(&mut self, messages: usize, bytes: usize) {
         self.messages = self.messages.saturating_sub(messages);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -305,7 +309,7 @@ impl OutboxState {
         self.wake_watcher();
     }
 
-    /// Throws away what was not written in time.
+    /// Throws away what is queued, and closes with the last message.
     fn give_up(&mut self, last: Bytes) {
         self.forget();
         self.close(last);
@@ -317,7 +321,7 @@ impl OutboxState {
         self.forgotten += 1;
     }
 
-    /// Ends it because nobody takes anything any more.
+    /// Ends it at once, because the client is gone.
     fn abandon(&mut self) {
         self.phase = Phase::Ended;
         self.begun = Bytes::new();

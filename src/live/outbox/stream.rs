@@ -1,5 +1,5 @@
-//! The way out of an event stream: whoever writes the response asks for bytes until its write buffer is full, so what is
-//! queued together is written together.
+//! The way out of an event stream: the HTTP server asks for bytes until its write buffer is full, so what is queued
+//! together is written together.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,8 @@ use futures_util::Stream;
 
 use super::{Outbox, Phase};
 
-/// The messages of an outbox. When the connection goes away it is dropped, and the outbox is closed.
+/// The messages of an outbox, as the body of a response. The HTTP server drops it when the connection is gone, which
+/// closes the outbox.
 #[derive(Debug)]
 pub struct OutboxStream(pub(super) Arc<Outbox>);
 
@@ -27,7 +28,7 @@ impl Stream for OutboxStream {
             Some(message) => {
                 state.taken(1, message.len());
                 if state.queue.is_empty() {
-                    // One that has had a burst and is quiet again needs no memory for it.
+                    // A stream that has had a burst and is quiet again needs no memory for it.
                     state.queue = VecDeque::new();
                 }
                 Poll::Ready(Some(Ok(message)))

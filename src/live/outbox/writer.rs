@@ -1,5 +1,5 @@
 //! One task per thread writes to all its sockets, so that a notice to a room wakes each thread once rather than each
-//! socket. To a few the publisher writes itself, which takes less time than to wake anyone.
+//! socket. If there are only a few sockets the publisher writes to them itself, which is faster than waking a thread.
 
 use std::{
     cell::RefCell,
@@ -11,24 +11,24 @@ use tokio::sync::mpsc;
 
 use super::{Outbox, connection::Written};
 
-/// How many sockets of a large room are written to before anyone else has its turn.
+/// How many sockets of a large room are written to before other work of the thread has its turn.
 const TURN: usize = 32;
 /// Up to how many sockets the publisher writes to itself.
 const FEW: usize = 16;
 
-/// Those who have something to write.
+/// Outboxes that have something to write.
 type Outboxes = Vec<Arc<Outbox>>;
 
 #[derive(Debug, Clone)]
 pub struct ThreadWriter(Arc<mpsc::UnboundedSender<Outboxes>>);
 
 thread_local! {
-    /// It lives as long as there are sockets.
+    /// The writer of this thread. It is kept by the thread's sockets, and ends with the last of them.
     static HERE: RefCell<Weak<mpsc::UnboundedSender<Outboxes>>> = const { RefCell::new(Weak::new()) };
 }
 
 impl ThreadWriter {
-    /// The writer of this thread, started if there is none.
+    /// Returns the writer of this thread, and starts it if there is none.
     pub fn here() -> Self {
         HERE.with_borrow_mut(|here| {
             Self(here.upgrade().unwrap_or_else(|| {
@@ -42,12 +42,12 @@ impl ThreadWriter {
     }
 
     pub fn write(&self, outboxes: Outboxes) {
-        // Nobody is there any more when the thread ends, and its connections with it.
+        // This fails only when the thread has ended, and its connections with it.
         let _ = self.0.send(outboxes);
     }
 }
 
-/// The outboxes a publisher has put something into, and not yet had written.
+/// The outboxes that the publisher has put something into and that are still to be written.
 #[derive(Debug, Default)]
 pub struct Due(Vec<(ThreadWriter, Outboxes)>);
 
@@ -63,7 +63,7 @@ impl Due {
         let count: usize = self.0.iter().map(|(_, outboxes)| outboxes.len()).sum();
         for (writer, mut outboxes) in self.0.drain(..) {
             if count <= FEW {
-                // Who takes no more for now is left to its own thread, which can wait.
+                // A socket that takes no more for now is left to its own thread, which can wait for it.
                 outboxes.retain(|outbox| outbox.write() == Written::Part);
             }
             if !outboxes.is_empty() {
