@@ -1,14 +1,14 @@
 //! Servers on one database tell each other who is in their rooms.
 //!
 //! Twice a second each server
-//! 1. writes what has changed in its own rooms since the last time, under a version that counts up; and every few
-//!    seconds, at least, that it is alive;
+//! 1. writes what has changed in its own rooms since the last time, under a version that counts up; and every three
+//!    seconds, at least, that it still runs;
 //! 2. looks which of the others has a version it has not read, reads what is new there, and hands it to the hub;
-//! 3. forgets those that have not been alive for 15 s.
+//! 3. forgets servers that have written nothing for 15 s.
 //!
-//! After a failure it is not known what was written, and a server that was given up has lost what it wrote: it then appears
-//! anew, under another id and with everyone who is there. In both cases nobody flickers, because the hub waits two
-//! seconds before it believes that somebody has left.
+//! After a failure a server does not know what was written, and a server that the others have given up has lost what it
+//! wrote. In both cases it appears again, under another id and with everyone who is there. Nobody flickers, because the
+//! hub waits two seconds before it believes that somebody has left.
 //!
 //! Locks know nothing of this, and never wait for it.
 
@@ -34,9 +34,10 @@ use crate::{
 const EVERY_MS: i64 = 500;
 const BEAT_MS: i64 = 3000;
 const DEAD_AFTER_MS: i64 = 15_000;
-/// Departures are forgotten after one to two times this many rounds: others have read of them by then, or read everything.
+/// Departures are deleted after one to two times this many rounds. Other servers have read of them by then; one that
+/// has not reads everything.
 const FORGET_AFTER_ROUNDS: u32 = 60;
-/// How many ids of its own a server remembers from a long outage: the oldest have been given up already.
+/// How many of its earlier ids a server remembers in a long outage. Other servers have given up the oldest by then.
 const REMEMBERED: usize = 100;
 /// How long a server that stops waits for the database.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -96,7 +97,7 @@ impl Exchange {
                 biased;
                 // First: after a slow round the next one is due already.
                 reply = &mut self.stop => {
-                    // What is left is forgotten by others after a while.
+                    // If this fails, the other servers forget this one after a while.
                     let _ = self.database.forget_servers(&self.own_ids()).await;
                     if let Ok(reply) = reply {
                         let _ = reply.send(());
@@ -129,13 +130,13 @@ impl Exchange {
 
     async fn speak(&mut self, now: Timestamp) -> Result<(), StorageError> {
         let wanted = if self.own.is_some() { SightingsWanted::Changed } else { SightingsWanted::All };
-        // Without a publisher the server is about to stop.
+        // If the publisher has ended, the server is about to stop.
         let Some(sightings) = self.hub.sightings(wanted).await else { return Ok(()) };
         let rows: Vec<_> = sightings.into_iter().map(row).collect();
         let Some(own) = &mut self.own else {
             let id = Uuid::new_v4();
             let before = self.before.clone();
-            // Remembered first: if it fails, it may have happened all the same.
+            // Remembered before it is written: a write that fails may have happened all the same.
             self.before.push(id);
             self.before.drain(..self.before.len().saturating_sub(REMEMBERED));
             self.database.appear(id, &before, rows, now).await?;
@@ -171,7 +172,7 @@ impl Exchange {
             let dead: Vec<_> = dead.iter().map(|server| server.id).collect();
             self.database.forget_servers(&dead).await?;
         }
-        // Newly come before gone: it may be one server with a new id.
+        // Servers that have come are read before those that are gone are dropped: it may be one server with a new id.
         for server in &alive {
             if self.others.get(&server.id) != Some(&server.version) {
                 self.read(server.id).await?;
@@ -198,7 +199,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The id it has, and those it may have had.
+    /// Returns the id it has, and those it had before that may still be in the database.
     fn own_ids(&self) -> Vec<Uuid> {
         self.own.iter().map(|own| own.id).chain(self.before.iter().copied()).collect()
     }

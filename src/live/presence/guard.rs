@@ -1,4 +1,4 @@
-//! Presence as sockets, streams and the exchange between servers ask the publisher for it.
+//! What sockets, streams and the exchange between servers ask of the publisher about presence.
 
 use tokio::sync::oneshot;
 
@@ -9,7 +9,7 @@ use crate::{
     locking::names::{OwnerId, RoomId},
 };
 
-/// Held by a socket or stream for each room it is in. Dropping it says that it is gone, for whatever reason.
+/// Held by a socket or stream for each room it is in. Dropping it tells the publisher that it has left the room.
 #[derive(Debug)]
 pub struct PresenceGuard {
     hub: Hub,
@@ -20,7 +20,7 @@ pub struct PresenceGuard {
 impl Drop for PresenceGuard {
     fn drop(&mut self) {
         let Self { hub, room, owner } = self;
-        // If it cannot be sent, there is nothing to leave.
+        // This fails only if the publisher has ended. Then there is nothing to leave.
         let _ = hub.0.requests.send(Request::Depart { room: room.clone(), owner: owner.clone() });
     }
 }
@@ -29,24 +29,25 @@ impl Drop for PresenceGuard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SightingsWanted {
     All,
-    /// Those about whom something has changed since the last time.
+    /// The people about whom something has changed since the last time.
     Changed,
 }
 
 impl Hub {
-    /// Returns whom the room lists, which may leave out the newcomer; none if the publisher has ended.
+    /// Puts the caller into the room. Returns whom the room lists, which may leave out the newcomer; `None` if the
+    /// publisher has ended.
     pub async fn arrive(&self, caller: &Caller, room: &RoomId) -> Option<(PresenceGuard, Participants)> {
         let (reply, listed) = oneshot::channel();
         let room = (caller.tenant.clone(), room.clone());
         let owner = caller.owner.clone();
         let arrival = Request::Arrive { room: room.clone(), owner: owner.clone(), name: caller.name.clone(), reply };
-        // Before it arrives: should nobody wait for the answer, it departs again.
+        // Made before the request is sent: if this future is dropped while it waits, the guard makes the caller depart.
         let guard = PresenceGuard { hub: self.clone(), room, owner };
         self.0.requests.send(arrival).ok()?;
         Some((guard, listed.await.ok()?))
     }
 
-    /// Returns what other servers have to be told; none if the publisher has ended.
+    /// Returns what other servers have to be told; `None` if the publisher has ended.
     pub async fn sightings(&self, wanted: SightingsWanted) -> Option<Vec<Sighting>> {
         let (reply, sightings) = oneshot::channel();
         self.0.requests.send(Request::Sightings { wanted, reply }).ok()?;
@@ -55,7 +56,7 @@ impl Hub {
 
     /// Passes on what another server says of its people.
     pub fn heard(&self, said: Elsewhere) {
-        // If it cannot be sent, nobody is there to be told.
+        // This fails only if the publisher has ended. Then nobody is there to be told.
         let _ = self.0.requests.send(Request::Heard(said));
     }
 }

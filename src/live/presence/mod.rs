@@ -1,12 +1,13 @@
 //! Who is in which room.
 //!
 //! 1. A participant is an owner in a room, however many sockets and streams it has there, on whichever servers.
-//! 2. It has joined with the first of them. When the last is gone it has two seconds to come back before it has left, so
+//! 2. It joins with the first of them. When the last one is gone it has two seconds to come back before it has left, so
 //!    that a page that is loaded again does not flicker.
-//! 3. People are listed, and their coming and going is told, in rooms of up to [`LISTED`]. Who comes to a fuller one is
-//!    not listed; who is listed stays so until it leaves; and when there are few enough again all are. So what anyone is
-//!    told adds up to the list, and even if ten thousand leave a room at once only some hundreds of notices are sent.
-//! 4. Other servers are told of those listed here, and tell of theirs; everything is then decided here.
+//! 3. A room lists up to [`LISTED`] people, and tells of the coming and going of those it lists. A newcomer to a fuller
+//!    room is not listed; a person who is listed stays so until it leaves; and when at most [`LISTED`] are left, all of
+//!    them are listed. So the notices add up to the list, and even if ten thousand leave a room at once, only some
+//!    hundreds of notices are sent.
+//! 4. Servers tell each other whom they list ([`Exchange`]). What that means for a room is decided here.
 //!
 //! Owned by the publisher. Nothing is kept of a room that nobody is in.
 
@@ -65,7 +66,7 @@ pub struct News {
     pub participant: Participant,
 }
 
-/// Says whether somebody has a socket on one server.
+/// What one server says of one person in one room: whether it has a socket or stream there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting {
     pub room: RoomKey,
@@ -76,12 +77,12 @@ pub struct Sighting {
 /// What another server says of its people.
 #[derive(Debug)]
 pub enum Elsewhere {
-    /// Those about whom something has changed since the last time.
+    /// The people about whom something has changed since the last time.
     Changed {
         server: Uuid,
         sightings: Vec<Sighting>,
     },
-    /// Everyone who is there.
+    /// Everyone who is there: whoever is not named has gone.
     Everyone {
         server: Uuid,
         sightings: Vec<Sighting>,
@@ -95,11 +96,11 @@ pub enum Elsewhere {
 pub struct Presence {
     clock: Clock,
     rooms: HashMap<RoomKey, Room>,
-    /// Those who have two seconds to come back, and when these are over; first to go first. An entry of somebody who came
-    /// back stays until then, and does nothing.
+    /// The people who have two seconds to come back, with the moment at which these are over; earliest first. The entry
+    /// of somebody who came back stays until then, and does nothing.
     leaving: VecDeque<(Timestamp, RoomKey, OwnerId)>,
     news: Vec<News>,
-    /// Those whom other servers have to be told about; none if the database is this server's alone.
+    /// The people whom other servers have to be told about; `None` if no other server uses the database.
     untold: Option<HashSet<(RoomKey, OwnerId)>>,
     elsewhere: HashMap<Uuid, HashSet<(RoomKey, OwnerId)>>,
 }
@@ -108,16 +109,16 @@ pub struct Presence {
 struct Room {
     people: BTreeMap<OwnerId, Person>,
     listed: usize,
-    /// None if it has changed since it was last asked for.
+    /// `None` if it has changed since it was last asked for.
     list: Option<Participants>,
 }
 
 #[derive(Debug, Default)]
 struct Person {
     name: Option<Arc<str>>,
-    /// How many it has on this server.
+    /// How many sockets and streams it has on this server.
     sockets: usize,
-    /// On how many other servers it has some.
+    /// On how many other servers it has any.
     servers: usize,
     leaves_at: Option<Timestamp>,
     is_listed: bool,
@@ -136,7 +137,7 @@ impl Presence {
         }
     }
 
-    /// Counts one more socket; returns who is listed there, which may leave out the newcomer.
+    /// Counts one more socket or stream. Returns who is listed in the room, which may leave out the newcomer.
     pub fn arrive(&mut self, room: &RoomKey, owner: &OwnerId, name: Option<&Arc<str>>) -> Participants {
         let person = self.enter(room, owner, name);
         person.sockets += 1;
@@ -146,7 +147,7 @@ impl Presence {
         self.list(room)
     }
 
-    /// Counts one socket less.
+    /// Counts one socket or stream less.
     pub fn depart(&mut self, room: &RoomKey, owner: &OwnerId) {
         let Some(person) = self.person(room, owner) else { return };
         person.sockets = person.sockets.saturating_sub(1);
@@ -156,7 +157,7 @@ impl Presence {
         self.go_if_nowhere(room, owner);
     }
 
-    /// Returns what has changed for one who was told this list.
+    /// Returns what has changed since the list that a subscriber was told.
     pub fn changes_since(&mut self, told: &Participants, room: &RoomKey) -> Vec<(PresenceChange, Participant)> {
         let now = self.list(room);
         if Arc::ptr_eq(&now, told) {
@@ -177,7 +178,7 @@ impl Presence {
         self.leaving.front().map(|(at, ..)| *at)
     }
 
-    /// Lets those go whose time to come back is over.
+    /// Removes the people whose time to come back is over.
     pub fn let_go(&mut self) {
         let now = self.clock.now();
         while self.next_to_go().is_some_and(|at| at <= now) {
@@ -189,12 +190,12 @@ impl Presence {
         }
     }
 
-    /// Takes what has happened since the last time.
+    /// Returns what rooms have to be told since the last time.
     pub fn take_news(&mut self) -> Vec<News> {
         mem::take(&mut self.news)
     }
 
-    /// Takes what other servers have to be told.
+    /// Returns what other servers have to be told since the last time.
     pub fn take_untold(&mut self) -> Vec<Sighting> {
         let untold = self.untold.as_mut().map(mem::take).unwrap_or_default();
         let sighting = |(room, owner_id): (RoomKey, OwnerId)| {
@@ -206,7 +207,7 @@ impl Presence {
         untold.into_iter().map(sighting).collect()
     }
 
-    /// Returns everything that other servers should know; nothing is left to be told.
+    /// Returns everyone whom other servers should know of. After that nothing is left to be told.
     pub fn take_everyone(&mut self) -> Vec<Sighting> {
         if let Some(untold) = &mut self.untold {
             untold.clear();
@@ -228,7 +229,7 @@ impl Presence {
             Elsewhere::Changed { server, sightings } => self.sighted(server, sightings),
             Elsewhere::Everyone { server, sightings } => {
                 let before = self.elsewhere.remove(&server).unwrap_or_default();
-                // In before out: nobody who is still there may seem to go.
+                // Arrivals come before departures, so that nobody who is still there seems to leave.
                 self.sighted(server, sightings);
                 self.lost(before);
             }
@@ -260,7 +261,7 @@ impl Presence {
         }
     }
 
-    /// Returns the person, who is there from now on if it was not yet.
+    /// Returns the person, and adds it to the room if it is not there yet.
     fn enter(&mut self, key: &RoomKey, owner: &OwnerId, name: Option<&Arc<str>>) -> &mut Person {
         let room = self.rooms.entry(key.clone()).or_default();
         if !room.people.contains_key(owner) {
