@@ -1,7 +1,8 @@
-//! Frames as clients send them: masked, text only, at most [`MAX_MESSAGE`] bytes a message, however it is cut up.
+//! Frames as clients send them: masked, text only, at most [`MAX_MESSAGE`] bytes per message, in however many
+//! fragments.
 //!
-//! A header is judged as soon as it is there. actix-http's own codec waits for the whole frame before it looks at the
-//! length, and would keep a declared terabyte until then (docs/decisions/0009).
+//! A header is checked as soon as it has arrived. actix-http's own codec waits for the whole frame before it looks at
+//! the length, and would buffer a declared terabyte until then (docs/decisions/0009).
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -28,7 +29,7 @@ pub(super) enum Broken {
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     received: BytesMut,
-    /// The fragments so far of a message.
+    /// The fragments received so far of an unfinished message.
     message: Option<Vec<u8>>,
 }
 
@@ -46,7 +47,7 @@ impl Decoder {
         self.received.extend_from_slice(chunk);
     }
 
-    /// Returns the next whole message, if it is there.
+    /// Returns the next message, if all of it has arrived. Fails at a frame that is too big or not allowed.
     pub fn next(&mut self) -> Result<Option<Incoming>, Broken> {
         loop {
             let Some(header) = header(&self.received)? else { return Ok(None) };
@@ -83,7 +84,7 @@ impl Decoder {
         payload
     }
 
-    /// Returns the message, unless more fragments of it have to come.
+    /// Returns the message, unless more fragments of it are still to come.
     fn accept(&mut self, header: &Header, payload: Vec<u8>) -> Result<Option<Incoming>, Broken> {
         match header.opcode {
             PING => Ok(Some(Incoming::Ping(payload.into()))),
@@ -111,7 +112,7 @@ impl Decoder {
     }
 }
 
-/// A close frame is empty, or has a code that may be sent and a reason.
+/// Fails unless a close frame is empty, or has a code that may be sent and a reason in UTF-8.
 fn check_close(payload: &[u8]) -> Result<(), Broken> {
     match payload.split_first_chunk() {
         None if payload.is_empty() => Ok(()),
@@ -123,7 +124,8 @@ fn check_close(payload: &[u8]) -> Result<(), Broken> {
     }
 }
 
-/// Returns the header as soon as it is whole; what is wrong with its first bytes does not wait for the others.
+/// Returns the header, if all of it has arrived. Fails at its first bytes if these are wrong, without waiting for the
+/// rest.
 fn header(bytes: &[u8]) -> Result<Option<Header>, Broken> {
     let [first, second, rest @ ..] = bytes else { return Ok(None) };
     let (is_final, opcode) = (first & 0x80 != 0, first & 0x0F);

@@ -14,7 +14,7 @@ pub(super) const MAX_CONTROL: usize = 125;
 /// The longest header a server sends.
 const MAX_HEADER: usize = 10;
 
-/// A text frame with the message as JSON.
+/// Returns a text frame with the message as JSON.
 pub fn text(message: &impl Serialize) -> Bytes {
     // The header depends on how long the payload has become, so it is put in front afterwards.
     let mut bytes = Vec::with_capacity(512);
@@ -37,7 +37,7 @@ pub(super) fn pong(payload: &[u8]) -> Bytes {
     control(PONG, payload)
 }
 
-/// A close frame. A reason that is too long is cut.
+/// Returns a close frame. A reason that is too long is cut.
 pub(super) fn close(code: u16, reason: &str) -> Bytes {
     let reason = &reason[..reason.floor_char_boundary(MAX_CONTROL - 2)];
     control(CLOSE, &[&code.to_be_bytes(), reason.as_bytes()].concat())
@@ -48,7 +48,7 @@ fn control(opcode: u8, payload: &[u8]) -> Bytes {
     [&header[..size], payload].concat().into()
 }
 
-/// The shortest header for a payload of this length, and its size.
+/// Returns the shortest header for a payload of this length, and its size.
 fn header(opcode: u8, length: usize) -> ([u8; MAX_HEADER], usize) {
     let mut header = [0; MAX_HEADER];
     header[0] = 0x80 | opcode;

@@ -1,4 +1,4 @@
-//! The way in: what the connection brings, as messages.
+//! Reads a socket's connection, and returns what it brings as messages.
 
 use std::{cell::RefCell, io::ErrorKind, sync::Arc};
 
@@ -37,14 +37,14 @@ impl Reader {
         }
     }
 
-    /// Reads on until the client has answered the close or is gone. To leave while it still sends would reset the
-    /// connection, and the close code would never arrive.
+    /// Reads on until the client has answered the close or is gone. To close the connection while the client still
+    /// sends would reset it, and the close code would never arrive.
     pub async fn discard(&mut self) {
         loop {
             match self.next().await {
                 Some(Ok(Incoming::Close)) | None => return,
                 Some(Ok(_)) => {}
-                // What follows is no frames any more.
+                // Nothing after a broken frame can be decoded.
                 Some(Err(_)) => break,
             }
         }
@@ -55,10 +55,11 @@ impl Reader {
 
 /// Reads once, as soon as there is something. None once the client is gone.
 async fn read(connection: &TcpStream, mut each: impl FnMut(&[u8])) -> Option<()> {
-    // One that never stops talking lets others have their turn.
+    // A client that never stops sending must let other sockets of the thread have their turn.
     coop::consume_budget().await;
     loop {
-        // Not `readable()`: this one takes the place of the HTTP server's waker, which would keep its task's memory.
+        // Not `readable()`: polling replaces the waker that the HTTP server has left, which would keep its task's
+        // memory.
         std::future::poll_fn(|context| connection.poll_read_ready(context)).await.ok()?;
         let read =
             RECEIVED.with_borrow_mut(|buffer| connection.try_read(buffer).inspect(|length| each(&buffer[..*length])));
@@ -66,7 +67,7 @@ async fn read(connection: &TcpStream, mut each: impl FnMut(&[u8])) -> Option<()>
             Ok(0) => return None,
             Ok(length) => {
                 if length < BUFFER {
-                    // That was all. To say so here saves a call that would find nothing.
+                    // That was all there is. Saying so here saves a read that would find nothing.
                     let nothing = || Err::<(), _>(ErrorKind::WouldBlock.into());
                     let _ = connection.try_io(Interest::READABLE, nothing);
                 }
