@@ -34,7 +34,7 @@ impl Clock {
         Self(Source::System { start: wall_time().max(floor), since: Instant::now() })
     }
 
-    /// Goes on from what the database said, until it is told again.
+    /// Starts at a reading of the database, and goes on from there until [`Clock::told`] brings the next one.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn database(now: Timestamp) -> Self {
         let (base, latest) = (AtomicI64::new(now.millis()), AtomicI64::new(now.millis()));
@@ -55,7 +55,8 @@ impl Clock {
         }
     }
 
-    /// The database has told its time: what is it for a decision?
+    /// Takes a reading of the database, and returns the time to decide by. Only a clock of the database uses the
+    /// reading; the others return their own time.
     pub fn told(&self, now: Timestamp) -> Timestamp {
         match &self.0 {
             Source::Database(clock) => clock.told(now),
@@ -63,7 +64,7 @@ impl Clock {
         }
     }
 
-    /// A test's clock stands in for the database's.
+    /// Returns the time of a test's clock, which is used instead of the database's; `None` if it is not a test's clock.
     pub fn manual_now(&self) -> Option<Timestamp> {
         match &self.0 {
             Source::Manual(clock) => Some(clock.now()),
@@ -71,7 +72,7 @@ impl Clock {
         }
     }
 
-    /// The time of the world outside, for what others have dated: tokens.
+    /// Returns the wall-clock time, for what others have dated: tokens.
     pub fn wall(&self) -> Timestamp {
         match &self.0 {
             Source::System { .. } | Source::Database(_) => wall_time(),
@@ -102,7 +103,7 @@ struct DatabaseClock {
     since: Instant,
     /// The database's time at `since`, by the last reading.
     base: AtomicI64,
-    /// No earlier moment is told again.
+    /// The latest time that was returned; no earlier one is returned after it.
     latest: AtomicI64,
 }
 

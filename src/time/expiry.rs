@@ -1,9 +1,10 @@
 //! Overdue locks are announced within 250 ms.
 //!
-//! Correctness never waits for this: whoever meets an overdue lock ends it. This worker meets the ones nobody asks for.
+//! Correctness never waits for this: a command that meets an overdue lock ends it. This worker ends those that no
+//! command meets.
 //! 1. It looks whether any lock's `due_at` has come, by an index that heartbeats do not touch.
-//! 2. If so, it has the committer take steps, in the lane of chores: each ends what is overdue and gives a new `due_at` to
-//!    what was extended, some thousands at a time. On PostgreSQL several servers take different locks.
+//! 2. If so, it has the committer take steps, in the lane of chores: each ends what is overdue and gives a new `due_at`
+//!    to what was extended, some thousands at a time. On PostgreSQL several servers take different locks.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::{
     storage::Queries,
 };
 
-/// Leaves 200 of the 250 ms for the commit, of thousands if need be.
+/// Leaves 200 of the 250 ms for the commit, which may end thousands of locks.
 const EVERY_MS: i64 = 50;
 
 #[derive(Debug, Clone)]
@@ -36,10 +37,11 @@ impl Expiry {
     pub async fn run(self) {
         let mut is_failing = false;
         loop {
-            // From the beginning of one look to that of the next: what a look takes must not add to the delay.
+            // Counted from the start of one look to the start of the next, so that the time of a look does not add to
+            // the delay.
             let next = self.clock.now().plus_millis(EVERY_MS);
             let expired = self.expire_due().await;
-            // Twenty times a second: only what is new is said.
+            // This runs twenty times a second, so only the first of several failures is logged.
             if let Err(error) = &expired
                 && !is_failing
             {

@@ -8,7 +8,7 @@ use crate::committer::Committer;
 /// Twice per sign of life, so that the rounding of timers cannot stretch one second to two.
 const TICK: Duration = Duration::from_millis(500);
 
-/// One sign of life, if it is due. A failure is logged by the committer and seen in `/readyz`.
+/// Has one sign of life written, if it is due. A failure is logged by the committer and seen in `/readyz`.
 pub async fn beat(committer: &Committer) {
     let _ = committer.beat().await;
 }

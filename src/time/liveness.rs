@@ -1,13 +1,13 @@
 //! Signs of life, outages and grace: what they mean. Pure; `heartbeat` gives the signs.
 //!
 //! 1. Every second a server that reaches the database writes `last_alive`.
-//! 2. Whoever finds `last_alive` more than 3 s ago has found an outage, whatever its cause. Before anything is decided,
-//!    one row of `outages` is written: locks that were alive at `last_alive` have a whole span from `back` on. No lock's
-//!    own row is touched, so this costs the same for one lock as for a million.
-//! 3. [`Outages::end_of`] says where a lock really ends; storage applies it to every lock that it reads. A lock that is
-//!    written again is written with its real end, and expiry rewrites those that nobody else does.
-//! 4. Reads between an outage and the row that ends it judge locks by the moment it began ([`Life::judged_at`]), which is
-//!    what grace will make true.
+//! 2. A `last_alive` more than 3 s ago is an outage, whatever its cause. The server that finds it writes one row of
+//!    `outages` before anything is decided: locks that were live at `last_alive` have a whole span from `back` on. No
+//!    lock's own row is touched, so this costs the same for one lock as for a million.
+//! 3. [`Outages::end_of`] says when a lock really ends; storage applies it to every lock that it reads. A lock that is
+//!    written again is written with its real end, and expiry rewrites those that nothing else does.
+//! 4. A read in an outage, before its row is written, judges locks by the moment it began ([`Life::judged_at`]), which
+//!    is what grace will make true.
 
 use std::sync::Arc;
 
@@ -22,23 +22,23 @@ pub struct Outage {
     pub back: Timestamp,
 }
 
-/// Outages that some lock's row may not know of yet, oldest first.
+/// Outages that the rows of some locks may not take into account yet, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outages(Vec<Outage>);
 
-/// What the row of a live lock can look like. There is one for each outage it may have been written before, and one for
-/// rows written since the last.
+/// A condition on the rows of live locks. There is one for each outage, for rows written between it and the one before,
+/// and one for rows written since the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveRows {
     pub written_from: Option<Timestamp>,
     pub written_before: Option<Timestamp>,
     pub expires_after: Timestamp,
-    /// Shorter spans have run out since, in spite of grace.
+    /// Locks whose span is not longer than this have ended since, in spite of grace.
     pub span_over_ms: i64,
 }
 
 impl Outages {
-    /// More than these are not kept apart: every one is a condition in every query for live locks.
+    /// How many outages are kept apart: each is a condition in every query for live locks.
     pub const MAX: usize = 32;
 
     pub fn new(mut outages: Vec<Outage>) -> Self {
@@ -53,15 +53,16 @@ impl Outages {
         self.0.iter()
     }
 
-    /// With one more. Before the first sign of life of all there was no lock that it could matter to.
+    /// Returns the list with one more outage. The time before the very first sign of life is left out: there was no
+    /// lock.
     #[must_use]
     pub fn and(&self, outage: Outage) -> Self {
         let matters = outage.last_alive != Timestamp::default();
         Self::new(self.0.iter().copied().chain(matters.then_some(outage)).collect())
     }
 
-    /// Where a lock ends whose row says `expires_at`, and was written `span_ms` before that: each outage since, if the
-    /// lock was alive when it began, has given it the whole span again.
+    /// Returns when a lock really ends whose row says `expires_at` and was written `span_ms` before that. Each outage
+    /// since, if the lock was live when it began, has given it its whole span again.
     pub fn end_of(&self, expires_at: Timestamp, span_ms: i64) -> Timestamp {
         let written = expires_at.plus_millis(-span_ms);
         let since = self.0.partition_point(|outage| outage.back <= written);
@@ -71,8 +72,8 @@ impl Outages {
         self.0[since..].iter().try_fold(expires_at, lived_on).unwrap_or_else(|ended| ended)
     }
 
-    /// The rows of locks that live at this moment, for databases to select: a row fits one of these if and only if
-    /// [`Outages::end_of`] is after it.
+    /// Returns conditions with which a database selects the rows of locks that are live at this moment: a row fits one
+    /// of them if and only if [`Outages::end_of`] is after the moment.
     pub fn live_rows(&self, at: Timestamp) -> Vec<LiveRows> {
         let since_last = LiveRows {
             written_from: self.0.last().map(|outage| outage.back),
@@ -81,7 +82,7 @@ impl Outages {
             span_over_ms: 0,
         };
         let mut rows = vec![since_last];
-        // From the last outage back: a lock must have outlived every time between two later ones.
+        // From the last outage back: a lock must have lived through the time between any two later outages.
         let (mut until, mut span_over_ms) = (at, 0);
         for (index, outage) in self.0.iter().enumerate().rev() {
             span_over_ms = until.millis_since(outage.back).max(span_over_ms);
@@ -97,8 +98,8 @@ impl Outages {
     }
 }
 
-/// The two with the shortest time between them become one. A lock that ended in that time, and whose row nobody has
-/// met since, comes back to its holder: rather that than a list without end.
+/// Merges the two outages with the shortest time between them. A lock that ended in that time, and whose row has not
+/// been written since, is live again: that is the price of a bounded list.
 fn merge_closest(outages: &mut Vec<Outage>) {
     let between = |pair: &[Outage]| pair[1].last_alive.millis_since(pair[0].back);
     let closest = outages.windows(2).enumerate().min_by_key(|(_, pair)| between(pair)).map(|(index, _)| index);
@@ -120,7 +121,7 @@ struct Known {
     outages: Arc<Outages>,
 }
 
-/// By what a read judges whether locks live.
+/// What a read needs to decide whether a lock is live: a moment, and the outages before it.
 #[derive(Debug, Clone)]
 pub struct Judged {
     pub at: Timestamp,
@@ -139,7 +140,7 @@ impl Life {
         now.millis_since(last_alive) > Self::OUTAGE_MS
     }
 
-    /// What was read or written in one transaction. Several writers tell this; an older reading changes nothing.
+    /// Takes what was read or written in one transaction. Several writers call this; an older reading changes nothing.
     pub fn seen(&self, last_alive: Timestamp, outages: &Arc<Outages>) {
         let mut known = self.known.write();
         if last_alive >= known.last_alive {
@@ -147,7 +148,7 @@ impl Life {
         }
     }
 
-    /// Whether the database has been reached lately.
+    /// Returns whether the database has been reached in the last 3 s.
     pub fn is_alive(&self, now: Timestamp) -> bool {
         !Self::is_outage(self.known.read().last_alive, now)
     }

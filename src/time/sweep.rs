@@ -29,9 +29,9 @@ impl Sweeper {
     }
 }
 
-/// Runs until the scheduler is shut down. A bad `cron` is told even if nothing is to run.
+/// Starts the sweep, which runs until the scheduler is shut down. Fails on a bad `cron`, even if nothing is to run.
 pub async fn start(sweeper: Sweeper, cron: &str, runs: bool) -> Result<JobScheduler, JobSchedulerError> {
-    // First: a scheduler that is dropped again complains in the log.
+    // The job comes first, because it may fail: a scheduler that is dropped again complains in the log.
     let job = Job::new_async(cron, move |_, _| {
         let sweeper = sweeper.clone();
         Box::pin(async move {
