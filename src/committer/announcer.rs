@@ -1,6 +1,7 @@
-//! What the committer tells the publisher of notices: each commit, after it has happened.
+//! How the committer tells the publisher of each commit, after it has happened.
 //!
-//! The committer never waits for the publisher. What does not fit into the queue is lost here, and found in the log.
+//! The committer never waits for the publisher. What does not fit into the queue is dropped, and the publisher reads it
+//! from the log.
 
 use std::sync::{
     Arc,
@@ -13,7 +14,7 @@ use crate::{locking::Lock, storage::batch::Appended};
 
 const QUEUE: usize = 4096;
 
-/// A lock that lives longer than its room was told.
+/// A lock whose end has moved past what its room was told.
 #[derive(Debug)]
 pub struct Extension(pub Lock);
 
@@ -21,7 +22,7 @@ pub struct Extension(pub Lock);
 pub enum Announcement {
     Appended(Appended),
     Extended(Vec<Extension>),
-    /// Whether anything was committed is not known.
+    /// It is not known whether anything was committed.
     Unknown,
 }
 
@@ -40,7 +41,8 @@ pub struct Announcements {
     pub queue: mpsc::Receiver<Announcement>,
     /// Notified when something could not be announced.
     pub lost: Arc<Notify>,
-    /// How many want to hear of extended locks; kept by the publisher, so that nobody tells it what nobody hears.
+    /// How many subscribers want to hear of extended locks. Counted by the publisher, so that the committer does not
+    /// announce what nobody hears.
     pub listeners: Arc<AtomicU64>,
 }
 
@@ -65,7 +67,7 @@ impl Announcer {
 
     pub fn extended(&self, locks: Vec<Extension>) {
         if !locks.is_empty() {
-            // They may be lost.
+            // Notices of extended locks may be lost.
             let _ = self.announcements.try_send(Announcement::Extended(locks));
         }
     }

@@ -1,10 +1,10 @@
 //! Group commit: concurrent requests share one transaction.
 //!
-//! 1. [`Committer::submit`] puts a command into a bounded queue; a full queue refuses at once. The server's own chores have
-//!    a lane of their own, and on PostgreSQL a writer of their own.
+//! 1. [`Committer::submit`] puts a command into a bounded queue; a full queue refuses at once. The server's own chores
+//!    have a lane of their own, and on PostgreSQL a writer of their own.
 //! 2. A `worker`, a thread of its own for each writer of the database, takes what is queued, hands it to storage as one
-//!    batch, and after the commit, and only then, hands the events to the hub and answers each caller. The next batch
-//!    fills meanwhile.
+//!    batch, and after the commit, and only then, hands the events to the publisher and answers each caller. The next
+//!    batch fills meanwhile.
 //! 3. A batch that fails for a reason of its own is run again one command at a time, so that one command cannot fail
 //!    its neighbours.
 //! 4. A database that has lost what this process has seen in it ends the worker, and with it the server.
@@ -43,7 +43,7 @@ pub struct Committer {
     queue: Arc<Queue>,
 }
 
-/// Says that a worker has ended, by a panic too: a server without its committer must not go on half alive.
+/// Reports the end of a worker when it is dropped, so after a panic too: a server must not go on without its committer.
 struct Farewell {
     queue: Arc<Queue>,
     ended: mpsc::UnboundedSender<Option<String>>,
@@ -52,7 +52,7 @@ struct Farewell {
 
 impl Drop for Farewell {
     fn drop(&mut self) {
-        // First: the other workers end with the queue, and have no reason of their own.
+        // Sent before the queue is abandoned: that ends the other workers, which have no reason of their own.
         let _ = self.ended.send(self.reason.take());
         self.queue.abandon();
     }
@@ -62,7 +62,7 @@ impl Drop for Farewell {
 pub struct Ended(mpsc::UnboundedReceiver<Option<String>>);
 
 impl Ended {
-    /// As soon as a worker has ended: with a reason if there is one.
+    /// Resolves as soon as a worker has ended, with its reason if it has one.
     pub async fn first(&mut self) -> Option<String> {
         self.0.recv().await.flatten()
     }
@@ -73,7 +73,7 @@ impl Ended {
 }
 
 impl Committer {
-    /// The handle, and what tells when its workers end: one for each writer.
+    /// Starts a worker for each writer. Returns the handle, and what tells when the workers end.
     pub fn start(
         writers: Writers,
         metrics: &Arc<Metrics>,
@@ -108,13 +108,13 @@ impl Committer {
         self.chore(Chore::Beat).await
     }
 
-    /// Looks at some locks whose time to be looked at has come, and ends those that are overdue. Answers how many it looked
-    /// at: none if there are no more.
+    /// Looks at some locks whose `due_at` has come, and ends those that are overdue. Returns how many it looked at: 0
+    /// if there are no more.
     pub async fn expire(&self) -> Result<usize, SubmitError> {
         self.chore(Chore::Expire).await
     }
 
-    /// Deletes some rows that are past their retention; answers how many.
+    /// Deletes some rows that are past their retention. Returns how many.
     pub async fn prune(&self) -> Result<usize, SubmitError> {
         self.chore(Chore::Prune).await
     }
@@ -125,7 +125,7 @@ impl Committer {
         Ok(answer.await.map_err(|_| SubmitError::Stopped)??)
     }
 
-    /// Nothing more is taken; what was taken is finished and answered.
+    /// Refuses further commands; those taken before are finished and answered.
     pub fn stop(&self) {
         self.queue.close();
     }

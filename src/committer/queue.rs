@@ -17,12 +17,12 @@ use crate::{
 
 const CAPACITY: usize = 4096;
 const BATCH: usize = 512;
-/// So many are worth a batch of their own while others are under way.
+/// So many commands are worth a batch of their own while others are under way.
 const ENOUGH: usize = 16;
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StorageError>>;
 
-/// What the server has to do by itself. Whoever asks for a chore waits for it, so there are never many.
+/// What the server has to do by itself. Each worker of `time` waits for the chore it asks for, so there are never many.
 #[derive(Debug)]
 pub(super) enum Chore {
     Beat(Reply<()>),
@@ -67,7 +67,7 @@ impl State {
     }
 }
 
-/// A batch on its way, until this is dropped.
+/// What a worker has taken. A batch of requests counts as under way until `under_way` is dropped.
 pub(super) struct Taken {
     pub commands: Vec<Command>,
     pub replies: Vec<Reply<Outcome>>,
@@ -95,7 +95,7 @@ impl Queue {
         Arc::new(Self { state: Mutex::default(), requests: Condvar::new(), chores: Condvar::new(), metrics })
     }
 
-    /// At once or not at all.
+    /// Queues a command without waiting. Fails if the queue is full or closed.
     pub fn put(&self, command: Command, reply: Reply<Outcome>) -> Result<(), SubmitError> {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -125,7 +125,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Nothing once it is closed and its lanes are empty.
+    /// Waits for something in these lanes and takes it. Returns `None` once the queue is closed and the lanes are
+    /// empty.
     pub fn take(self: &Arc<Self>, lanes: Lanes) -> Option<Taken> {
         let mut state = self.state.lock();
         while !state.is_ready(lanes) {
@@ -144,13 +145,13 @@ impl Queue {
         Some(Taken { commands, replies, chores, under_way })
     }
 
-    /// Nothing more is put in; what is there can still be taken.
+    /// Refuses whatever is put in from now on; what is there can still be taken.
     pub fn close(&self) {
         self.state.lock().is_closed = true;
         self.wake_all();
     }
 
-    /// Nobody will take what is there: those who wait for it are told so.
+    /// Closes the queue and drops what is there, which tells those who wait for it that the server is stopping.
     pub fn abandon(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;

@@ -25,15 +25,15 @@ pub(super) struct Worker {
     pub metrics: Arc<Metrics>,
     pub contention: Arc<Contention>,
     pub announcer: Announcer,
-    /// No sign of life could be written the last time.
+    /// Whether the last sign of life could not be written.
     pub is_away: bool,
 }
 
-/// Why no other batch may follow.
+/// Why no further batch may be committed.
 type Fatal = String;
 
 impl Worker {
-    /// Until it is told to stop, or must: then it answers why.
+    /// Commits until the queue is closed and empty, and then returns `None`. Ends earlier, with the reason, if it must.
     pub fn run(mut self, queue: &Arc<Queue>) -> Option<Fatal> {
         while let Some(Taken { commands, replies, chores, under_way }) = queue.take(self.lanes) {
             let committed = self.commit(&commands, replies);
@@ -61,7 +61,7 @@ impl Worker {
                 singly.try_for_each(|(command, reply)| self.commit(std::slice::from_ref(command), vec![reply]))
             }
             Err(error) => {
-                // Of any error: a batch may have been two transactions.
+                // After any error: a batch may have been two transactions, and the first committed.
                 self.announcer.unknown();
                 tracing::error!(%error, commands = commands.len(), "batch not committed");
                 for reply in replies {
@@ -72,7 +72,7 @@ impl Worker {
         }
     }
 
-    /// Before anyone is answered: who acts on an answer finds the room told.
+    /// Called before anyone is answered, so that whoever acts on an answer finds the room told.
     fn announce(&self, commands: &[Command], outcomes: &[Result<Outcome, StorageError>], appended: Vec<Appended>) {
         self.announcer.appended(appended);
         if self.announcer.wants_extensions() {
@@ -103,7 +103,7 @@ impl Worker {
         match chore {
             Chore::Beat(reply) => {
                 let beaten = self.writer.beat();
-                // Twice a second: only what is new is said.
+                // This runs twice a second, so only changes are logged.
                 match &beaten {
                     Err(error) if !self.is_away => tracing::warn!(%error, "no sign of life can be written"),
                     Ok(()) if self.is_away => tracing::info!("signs of life are written again"),
@@ -142,7 +142,7 @@ fn answer_chore<T>(reply: Reply<T>, done: Result<T, StorageError>) -> Result<(),
     goes_on
 }
 
-/// A database that has lost what this process has seen in it must not be written again.
+/// Fails if the database has lost what this process has seen in it: it must not be written again.
 fn go_on_after(error: &StorageError) -> Result<(), Fatal> {
     match error {
         StorageError::Rewound { .. } => Err(error.to_string()),
@@ -150,7 +150,7 @@ fn go_on_after(error: &StorageError) -> Result<(), Fatal> {
     }
 }
 
-/// Locks that live on, past what the room was told.
+/// Returns the locks whose end has moved past what the room was told: those extended or resumed.
 fn extensions(commands: &[Command], outcomes: &[Result<Outcome, StorageError>]) -> Vec<Extension> {
     let all = commands.iter().zip(outcomes).flat_map(|(command, outcome)| {
         let is_heartbeat = matches!(command, Command::Extend(_));
