@@ -4,7 +4,7 @@
 //! an outage is given), publisher, workers, HTTP.
 //! Stop: not ready any more, sockets are told and closed, HTTP finishes its requests, other servers hear that nobody is
 //! here, workers end, the committer finishes its queue.
-//! A worker that ends by itself has crashed, and takes the server with it rather than leave it half alive.
+//! A worker that ends by itself has crashed, and the server ends with it: half a server is worse than none.
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -45,7 +45,7 @@ use crate::{
 
 /// Tokens in printed links are good for a working day.
 const LINK_HOURS: i64 = 8;
-/// Of the time to stop in, what sockets get; the rest is for requests that were begun last.
+/// The share of the time to stop that sockets get; the rest is for the requests that were begun last.
 const SOCKETS_SHARE: f64 = 0.9;
 
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ pub enum StartError {
 pub enum Crash {
     #[error("{0} has crashed")]
     Worker(&'static str),
-    /// Starting it again would not help, and would forget what it knows: somebody must look first.
+    /// A restart would not help, and would lose what the server knows of the log: an operator must look first.
     #[error("{0}")]
     NeedsAHand(String),
 }
@@ -93,7 +93,7 @@ pub struct Options {
 /// A server that listens.
 pub struct App {
     pub address: SocketAddr,
-    /// To click, if the secret is known to nobody else and only this machine can connect.
+    /// Links with tokens, to be printed. Empty unless the secret is self-made and the server listens on loopback.
     pub links: Vec<Link>,
     pub sweeper: Sweeper,
     api: web::Data<Api>,
@@ -199,7 +199,7 @@ impl App {
         self.api.live.begin_to_drain();
         if crashed.is_none() {
             drain(&self.api, &http, self.drain_for).await;
-            // Whatever has not finished by now is not waited for.
+            // Requests that have not finished by now are not waited for.
             server.abort();
         } else {
             http.stop(false).await;
@@ -269,8 +269,9 @@ fn socket_routes(config: &mut web::ServiceConfig, endpoint: &web::Data<ws::Endpo
         .service(http::resource("/ws/{room:[^/]*}", [http::get(ws::connect_room)]));
 }
 
-/// Sockets are told, and closed one after the other while requests are still served; then open requests may finish. Both
-/// together take no longer than `time`. By the time of the world outside: this is for whoever sent the signal.
+/// Tells sockets to go and closes them one after the other while requests are still served; then lets open requests
+/// finish. Both together take no longer than `time`. That is real time, and not the server's clock, because whoever
+/// sent the signal waits in real time.
 async fn drain(api: &Api, http: &ServerHandle, time: Duration) {
     let stopwatch = Stopwatch::start();
     api.live.end_within(time.mul_f64(SOCKETS_SHARE));
@@ -279,7 +280,7 @@ async fn drain(api: &Api, http: &ServerHandle, time: Duration) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    // Who has not gone by then is not waited for.
+    // A socket that has not closed by then is not waited for.
     let _ = tokio::time::timeout(time.mul_f64(SOCKETS_SHARE), sockets_left).await;
     let _ = tokio::time::timeout(time.saturating_sub(stopwatch.elapsed()), http.stop(true)).await;
 }

@@ -1,5 +1,5 @@
-//! How often locks were refused because someone had them: the log has no entry for what did not happen.
-//! Counted by each server since its start.
+//! Counts how often a lock was refused because someone else held it. The log has no events of refusals, so each server
+//! counts its own since its start.
 
 use std::{collections::HashMap, hash::Hash};
 
@@ -13,8 +13,9 @@ use crate::{
     },
 };
 
-/// Tenants, and documents of each, that are counted singly. When there are more, the one with the smallest count makes room
-/// and leaves its count behind, so that what is hot later is found too.
+/// How many tenants, and how many documents of each, have a count of their own. When there are more, the one with the
+/// smallest count is dropped. A document that takes its place starts from that count, so that one that becomes hot
+/// later is found too.
 const TENANTS: usize = 200;
 const DOCUMENTS: usize = 200;
 
@@ -54,7 +55,8 @@ impl Contention {
         }
     }
 
-    /// Returns the counts as a caller sees them that may see these rooms: if not all, only documents counted singly.
+    /// Returns a tenant's counts for a caller who may see these rooms. If these are not all rooms, the total is that of
+    /// the documents with a count of their own.
     pub fn of(&self, tenant: &TenantId, rooms: &RoomGlobs) -> Tenant {
         let tenants = self.tenants.lock();
         let mut seen = tenants.get(tenant).cloned().unwrap_or_default();
@@ -66,7 +68,7 @@ impl Contention {
     }
 }
 
-/// Takes out the smallest, if there are so many that another one would be too much. Answers it.
+/// Removes the value of the smallest size and returns it, if the map is full.
 fn make_room<K: Clone + Eq + Hash, V>(map: &mut HashMap<K, V>, max: usize, size: impl Fn(&V) -> u64) -> Option<V> {
     if map.len() < max {
         return None;

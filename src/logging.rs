@@ -7,8 +7,8 @@ use tracing_subscriber::EnvFilter;
 use crate::settings::{Log, LogFormat};
 
 pub fn start(settings: &Log) -> Result<(), String> {
-    // A plain level is doclock's own; the libraries below it speak up when something is wrong with the server. What
-    // clients send wrongly is actix_http's only complaint, and theirs to hear.
+    // A plain level applies to doclock itself; libraries log warnings. actix_http is silent, because it only warns of
+    // bad requests, and their clients are told.
     let directives = match settings.level.as_str() {
         level if level.contains([',', '=']) => level.to_owned(),
         level => format!("warn,actix_http=off,doclock={level}"),

@@ -14,7 +14,8 @@ use doclock::{
     time::clock::Clock,
 };
 
-/// Requests are many small allocations on several threads, which it serves faster than the system's (docs/benchmarks.md).
+/// Requests make many small allocations on several threads. mimalloc serves these faster than the system's allocator
+/// (docs/benchmarks.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -73,7 +74,7 @@ struct TokenArgs {
     ttl: u32,
 }
 
-/// Tells whoever starts the server again by itself that it must not (`EX_DATAERR`).
+/// The exit code that tells a supervisor not to start the server again (`EX_DATAERR`).
 const NEEDS_A_HAND: u8 = 65;
 
 /// One line for the person who started it, and the exit code.
@@ -124,14 +125,14 @@ async fn main() -> ExitCode {
 
 async fn serve(settings: Settings) -> Result<(), Failure> {
     logging::start(&settings.log)?;
-    // Before anything can be asked to stop.
+    // Signals are listened for before the start, so that one that comes during it is not missed.
     let stop = stop_signal().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let app = App::start(settings, Options::default()).await.map_err(|error: StartError| error.to_string())?;
     greet(&app);
     Ok(app.run(stop).await?)
 }
 
-/// A reader that has gone away is no reason to stop.
+/// Prints the address and the links. If nobody reads them any more, that is no reason to stop.
 fn greet(app: &App) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "doclock {} listens on http://{}", env!("CARGO_PKG_VERSION"), app.address);

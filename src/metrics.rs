@@ -61,7 +61,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// `route` is the pattern, never the path: there are as many as routes, whatever clients send.
+    /// Counts a request. `route` is the pattern, never the path, so that clients cannot add to the number of metrics.
     pub fn http(&self, route: &str, method: &str, status: &str, took: Duration) {
         self.http_requests.with_label_values(&[route, method, status]).inc();
         self.http_seconds.with_label_values(&[route, method]).observe(took.as_secs_f64());

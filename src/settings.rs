@@ -1,7 +1,7 @@
 //! Settings: `config/default.toml` (compiled in), then a file, then `DOCLOCK_<SECTION>__<KEY>`, then flags.
 //!
-//! The defaults are read from the commented reference itself, so that the two cannot differ. They also say what
-//! keys exist and of what kind each is: the environment's texts are read by that kind.
+//! The defaults are read from the commented reference itself, so that the two cannot differ. They also say which
+//! keys exist and of which type each is: a variable of the environment is parsed as that type.
 
 use std::{
     ffi::OsString,
@@ -43,7 +43,7 @@ pub struct Server {
     pub public_metrics: bool,
 }
 
-/// An address, or all that begin alike.
+/// One address, or a network such as 10.0.0.0/8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Network(IpNet);
@@ -174,7 +174,7 @@ pub struct Limits {
     pub requests_per_second: u32,
 }
 
-/// One line that says what to change.
+/// Why settings are refused: one line that says what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error("cannot read settings file {path}: {reason}")]
@@ -226,7 +226,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// What types alone cannot say.
+    /// Checks what types alone cannot express.
     fn check(&self) -> Result<(), SettingsError> {
         let bad = |key: &str, reason: &str| {
             Err(SettingsError::BadValue { origin: format!("setting `{key}`"), reason: reason.to_owned() })
@@ -265,7 +265,8 @@ impl Settings {
     }
 }
 
-/// As browsers send it: what else stood there would never be found equal. A slash at the end is let pass.
+/// Returns whether the text is `*` or an origin as browsers send it: anything else would never match one. A slash at
+/// the end is allowed.
 fn is_origin(text: &str) -> bool {
     let host = text.split_once("://").map(|(_, host)| host.strip_suffix('/').unwrap_or(host));
     text == "*" || host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']))
@@ -279,7 +280,8 @@ fn read_file(path: &Path) -> Result<Table, SettingsError> {
         .map_err(|e| SettingsError::NotToml { path: shown, reason: e.message().trim().replace('\n', " ") })
 }
 
-/// Lays `over` on `base`, which has every key there is.
+/// Replaces values of `base` by those of `over`. Fails on a key that `base` does not have, since it has every key there
+/// is.
 fn merge(base: &mut Table, over: Table, origin: &str, prefix: &str) -> Result<(), SettingsError> {
     for (name, value) in over {
         let key = format!("{prefix}{name}");
@@ -292,7 +294,7 @@ fn merge(base: &mut Table, over: Table, origin: &str, prefix: &str) -> Result<()
     Ok(())
 }
 
-/// Sets one value given as text, read as the kind its default has.
+/// Sets one value given as text, parsed as the type of its default. Fails on an unknown key or a text of another type.
 fn set(table: &mut Table, origin: &str, key: &str, text: &str) -> Result<(), SettingsError> {
     let unknown = || SettingsError::UnknownKey { origin: origin.into(), key: key.into() };
     let bad = |reason: &str| SettingsError::BadValue { origin: origin.into(), reason: reason.into() };
