@@ -10,14 +10,14 @@ use crate::locking::{
     names::{DocumentVersion, OwnerId, SessionId},
 };
 
-/// Which log, and how far it has come.
+/// Which log it is, and its last sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     pub epoch: Uuid,
     pub sequence: i64,
 }
 
-/// An event by what no other one has: in two histories of one log, the same lease does not do the same at the same time.
+/// Tells two events apart that have the same sequence in two histories of one log: they differ in lease or in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     pub lease_id: Uuid,
@@ -30,7 +30,8 @@ impl Mark {
     }
 }
 
-/// A head as this process has seen it, with the event there; none at the beginning, or if it has been pruned.
+/// A head as this process has seen it, with the mark of the event there. The mark is `None` if the log is empty or the
+/// event has been pruned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub head: Head,
@@ -43,16 +44,18 @@ pub(super) struct Known {
 pub(super) struct KnownHead(Mutex<Option<Known>>);
 
 impl KnownHead {
-    /// What a head that is read from now on has to be compared with: another writer may go on meanwhile.
+    /// Returns the known head, to be compared with a head that is read after this call. To compare with the head known
+    /// after the read would be wrong: another writer may have moved it meanwhile.
     pub fn before(&self) -> Option<Known> {
         *self.0.lock()
     }
 
-    /// `there` is the event that was found where `before` knows one.
+    /// Takes a head that was read. Fails if the log has lost what `before` knows of it: `there` is the event that was
+    /// found at the sequence of `before`.
     pub fn sees(&self, found: Known, before: Option<Known>, there: Option<Mark>) -> Result<(), StorageError> {
         if let Some(known) = before {
             let is_behind = found.head.epoch != known.head.epoch || found.head.sequence < known.head.sequence;
-            // Should it be gone, it was pruned: a log that was put back and grew past it again has one.
+            // If there is no event, it was pruned: a restored log that has grown past the sequence has one there.
             let is_another = known.mark.is_some() && there.is_some() && known.mark != there;
             if is_behind || is_another {
                 let other = if is_behind { "" } else { ", with another event there" };
@@ -64,7 +67,7 @@ impl KnownHead {
         Ok(())
     }
 
-    /// Committed by this process.
+    /// Takes what this process has committed: the last event and its sequence.
     pub fn wrote(&self, sequence: i64, last: &Event) {
         let epoch = self.0.lock().map(|known| known.head.epoch);
         if let Some(epoch) = epoch {
@@ -201,7 +204,7 @@ impl TryFrom<event::Model> for Logged {
 }
 
 impl Logged {
-    /// The event as it was appended, without what no notice tells: the lock's slot and due time.
+    /// Returns the event as it was appended, except for what no notice tells: the lock's slot and due time.
     pub fn into_event(self) -> Result<Event, Unreadable> {
         let (sequence, name) = (self.sequence, self.name);
         let kind = match name {

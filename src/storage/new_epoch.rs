@@ -2,8 +2,8 @@
 //! again under the same token.
 //!
 //! One transaction ends every lock (its unlock is logged: `revoked`), empties the waiting lines, gives the log a new
-//! name, so that subscribers start over, and lets tokens jump past every one that can have been given out. A server that
-//! starts meanwhile has read the old name, under which the log can no longer be written.
+//! name, so that subscribers start over, and lets tokens jump past every one that can have been given out. A server
+//! that starts meanwhile has read the old name, under which the log can no longer be written.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -17,9 +17,9 @@ use crate::{
     time::{clock::Clock, liveness::Life},
 };
 
-/// More grants on one document than can have been lost.
+/// How far tokens jump: more grants than can have been lost on one document.
 pub(super) const TOKEN_MARGIN: i64 = 1_000_000;
-/// A server that runs would have given a sign of life.
+/// A server that runs gives a sign of life in this time.
 const SILENCE: Duration = Duration::from_millis(3500);
 
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum NewEpochError {
     Postgres(#[from] sqlx::Error),
 }
 
-/// What was begun.
+/// What has begun, for the operator to read.
 #[derive(Debug)]
 pub struct NewEpoch {
     pub epoch: Uuid,
@@ -67,7 +67,7 @@ pub async fn new_epoch(url: &DatabaseUrl) -> Result<NewEpoch, NewEpochError> {
     }
 }
 
-/// Only asked where no file can be claimed.
+/// Returns whether a server runs on the database. Needed only on PostgreSQL: on SQLite the claim to the file says so.
 async fn is_running(storage: &Storage, clock: &Clock) -> Result<bool, DbErr> {
     let last_alive = async || {
         let life = server_life::Entity::find().one(storage.own.reads()).await?;
@@ -81,7 +81,7 @@ async fn is_running(storage: &Storage, clock: &Clock) -> Result<bool, DbErr> {
     Ok(last_alive().await? != before)
 }
 
-/// How each lock ends.
+/// Returns the event that ends a lock.
 pub(super) fn revoked(lock: Lock, now: Timestamp) -> Event {
     let kind = EventKind::Unlocked { reason: EndReason::Revoked, by: None, note: Some("new epoch".into()) };
     Event { at: now, lock, kind }

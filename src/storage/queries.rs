@@ -1,5 +1,5 @@
-//! Everything that is read outside a batch. Each answer is of one tenant, and of one moment: several statements share
-//! a transaction.
+//! Everything that is read outside a batch. What a caller is told is of its own tenant, and of one moment: several
+//! statements share a transaction.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Queries {
     dialect: Dialect,
 }
 
-/// In whose words a query is put where the two databases differ.
+/// Which database a query is for, where the two differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     Sqlite,
@@ -46,7 +46,7 @@ pub struct DocumentRead {
     pub waiting: u64,
 }
 
-/// Which locks of a tenant are meant.
+/// Selects locks of a tenant.
 #[derive(Debug, Clone, Default)]
 pub struct LockFilter {
     pub room: Option<RoomId>,
@@ -54,7 +54,7 @@ pub struct LockFilter {
     pub document: Option<DocumentId>,
 }
 
-/// The last lock of the page before.
+/// The position of the last lock of a page. The next page starts after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockCursor {
     pub room: String,
@@ -83,7 +83,7 @@ pub struct EventPage {
     pub has_more: bool,
 }
 
-/// For one statement. The database's own timeouts are shorter.
+/// How long one statement may take. The database's own timeouts are shorter.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 impl Queries {
@@ -120,7 +120,7 @@ impl Queries {
         Ok(DocumentRead { locks, last_token: row.fencing_token, waiting })
     }
 
-    /// Live locks by room, document and slot.
+    /// Returns a page of live locks, ordered by room, document and slot.
     pub async fn locks(
         &self,
         tenant: &TenantId,
@@ -169,7 +169,7 @@ impl Queries {
         .await?)
     }
 
-    /// Of all tenants, for the server's own metrics.
+    /// Counts the locks of all tenants, for the server's own metrics. Overdue ones that are not ended yet count too.
     pub async fn count_all_locks(&self) -> Result<u64, StorageError> {
         Ok(in_time(document_lock::Entity::find().count(&self.reads)).await?)
     }
@@ -189,7 +189,7 @@ impl Queries {
         Ok(row.map(|row| lock(row, &judged.outages)))
     }
 
-    /// Whether there is a lock that expiry has to look at.
+    /// Returns whether there is a lock that expiry has to look at.
     pub async fn is_any_due(&self, now: Timestamp) -> Result<bool, StorageError> {
         use document_lock::Column::{DueAt, Slot};
         let due = document_lock::Entity::find().select_only().column(Slot).filter(DueAt.lte(now.millis())).limit(1);
@@ -240,13 +240,14 @@ impl Queries {
         self.dialect
     }
 
-    /// Whoever asked may go away meanwhile. To begin is then finished without it: a connection that went back in the middle
-    /// of it would fail whoever gets it next. Once begun, a transaction that is dropped is rolled back.
+    /// Begins a transaction that sees one moment. A task of its own does it, and finishes even if the caller is
+    /// cancelled: a connection that went back into the pool in the middle of a BEGIN would fail its next user. Once
+    /// begun, a transaction that is dropped is rolled back.
     pub(super) async fn snapshot(&self) -> Result<DatabaseTransaction, DbErr> {
         let Self { reads, dialect } = self.clone();
         let begun = tokio::spawn(async move {
             match dialect {
-                // Its transactions see one moment by themselves, and have no such settings.
+                // SQLite has no isolation levels to choose from: each of its transactions sees one moment.
                 Dialect::Sqlite => reads.begin().await,
                 Dialect::Postgres => {
                     reads.begin_with_config(Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly)).await
@@ -257,7 +258,8 @@ impl Queries {
     }
 }
 
-/// A database that hangs without closing its connections must not take those who read with it, expiry among them.
+/// Fails if the read takes too long: a database that hangs without closing its connections must not block those who
+/// read, expiry among them.
 pub(super) async fn in_time<T>(read: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
     match tokio::time::timeout(PATIENCE, read).await {
         Ok(answer) => answer,
@@ -265,10 +267,10 @@ pub(super) async fn in_time<T>(read: impl Future<Output = Result<T, DbErr>>) -> 
     }
 }
 
-/// Locks that live, by their rows and by the outages that these may not know of.
+/// Selects the live locks of a tenant, by their rows and by the outages that the rows may not take into account yet.
 fn live(tenant: &TenantId, judged: &Judged) -> Condition {
     use document_lock::Column::{ExpiresAt, LingerMs, Tenant, TtlSeconds};
-    // As `Lock::span_ms` has it. Big integers: a day in milliseconds times a thousand would be too much for others.
+    // The same as `Lock::span_ms`. It fits into 32 bits: the longest ttl is a day, 86,400,000 ms.
     let span = || Expr::col(LingerMs).if_null(Expr::col(TtlSeconds).mul(1000));
     let written = || Expr::col(ExpiresAt).sub(span());
     let rows = judged.outages.live_rows(judged.at).into_iter().map(|rows| {
@@ -298,7 +300,8 @@ fn matching(tenant: &TenantId, rooms: &RoomGlobs, filter: &LockFilter, judged: &
     condition
 }
 
-/// Our two wildcards in the words of each database, which has others that must stand for themselves.
+/// Selects the rooms that the patterns allow. The wildcards `*` and `?` become those of the database; characters that
+/// are wildcards only to the database are escaped.
 pub(super) fn in_rooms(rooms: &RoomGlobs, room: impl ColumnTrait, dialect: Dialect) -> Condition {
     let Some(globs) = rooms.patterns() else { return Condition::all() };
     globs.iter().fold(Condition::any().add(Expr::val(1).eq(0)), |any, glob| {
@@ -320,7 +323,7 @@ pub(super) fn key(tenant: &str, room: &str, document: &str) -> DocumentKey {
     }
 }
 
-/// The lock of a row, with its real end.
+/// Returns the lock of a row, with its real end.
 pub(super) fn lock(row: document_lock::Model, outages: &Outages) -> Lock {
     let mut lock = Lock {
         key: key(&row.tenant, &row.room, &row.document),
@@ -340,7 +343,7 @@ pub(super) fn lock(row: document_lock::Model, outages: &Outages) -> Lock {
         metadata: row.metadata.and_then(Metadata::from_stored),
         document_version: row.document_version.map(DocumentVersion::from_stored),
         linger_ms: row.linger_ms.map(|linger| linger.try_into().unwrap_or_default()),
-        // Only decisions look at them.
+        // Only decisions need them, and batches load their locks themselves.
         extend_ids: Vec::new(),
     };
     lock.expires_at = outages.end_of(lock.expires_at, lock.span_ms());

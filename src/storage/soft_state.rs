@@ -1,7 +1,8 @@
-//! What servers on one database tell each other and may forget: who is in their rooms, and tickets for event streams.
+//! What servers on one database tell each other and may lose: who is in their rooms, and stream passes, which are in
+//! the table `stream_tickets`.
 //!
-//! Nothing here is part of a batch, and no lock depends on it. With SQLite there is one server, which keeps it in memory:
-//! rows would only outlive the process that they speak of.
+//! Nothing here is part of a batch, and no lock depends on it. With SQLite there is one server, which keeps all of this
+//! in memory: rows would only outlive the process that they speak of.
 
 use std::{future::Future, time::Duration};
 
@@ -19,9 +20,9 @@ use super::{
 };
 use crate::locking::Timestamp;
 
-/// Rows in one statement.
+/// How many rows one statement writes.
 const CHUNK: usize = 1000;
-/// For everything that is done together. The database's own timeouts are shorter.
+/// How long one operation may take, with all its statements. The database's own timeouts are shorter.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone)]
@@ -33,12 +34,12 @@ pub struct SoftState {
 #[derive(Debug, Clone, Copy)]
 pub struct LiveServer {
     pub id: Uuid,
-    /// Counts what it has said.
+    /// Counts how often it has written a change.
     pub version: i64,
     pub seen_at: Timestamp,
 }
 
-/// That somebody is, or no longer is, in a room of a server.
+/// Somebody who is, or no longer is, in a room of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParticipantRow {
     pub tenant: String,
@@ -48,12 +49,12 @@ pub struct ParticipantRow {
     pub is_here: bool,
 }
 
-/// What a server has said.
+/// What a server has written of the people in its rooms.
 #[derive(Debug)]
 pub struct Said {
     pub version: i64,
     pub rows: Vec<ParticipantRow>,
-    /// Everything, and not only what is new.
+    /// Whether the rows are everyone who is there, rather than the changes.
     pub is_complete: bool,
 }
 
@@ -62,7 +63,8 @@ impl SoftState {
         Self { queries }
     }
 
-    /// A server appears, with everyone who is there. Those it was before are gone in the same moment.
+    /// Writes a new server, with everyone who is there. `before` are the ids it had earlier, which go in the same
+    /// moment.
     pub async fn appear(
         &self,
         server: Uuid,
@@ -83,7 +85,8 @@ impl SoftState {
         .await
     }
 
-    /// It says what has changed, or only that it is alive. False if others have given it up meanwhile.
+    /// Writes what has changed on a server, or only that it still runs. Returns false if other servers have given it up
+    /// meanwhile.
     pub async fn say(
         &self,
         server: Uuid,
@@ -109,7 +112,7 @@ impl SoftState {
         .await
     }
 
-    /// Forgets who had left by `version`. Who has not read that far has to read everything.
+    /// Deletes the people who had left by `version`. A server that has not read that far has to read everything.
     pub async fn forget_departed(&self, server: Uuid, version: i64) -> Result<(), StorageError> {
         in_time(async {
             let transaction = self.database().begin().await?;
@@ -129,7 +132,7 @@ impl SoftState {
         .await
     }
 
-    /// With everyone who was there by it.
+    /// Deletes servers, with everyone who was there.
     pub async fn forget_servers(&self, servers: &[Uuid]) -> Result<(), StorageError> {
         let forget = live_server::Entity::delete_many().filter(live_server::Column::ServerId.is_in(servers.to_vec()));
         in_time(forget.exec(self.database())).await?;
@@ -146,10 +149,11 @@ impl SoftState {
         Ok(rows.into_iter().map(server).collect())
     }
 
-    /// What a server has said after a version, or everything if that is not known any more; nothing if it is gone.
+    /// Returns what a server has written after a version, or everything if changes since then have been deleted; `None`
+    /// if the server is gone.
     pub async fn said_since(&self, server: Uuid, version: Option<i64>) -> Result<Option<Said>, StorageError> {
         in_time(async {
-            // Of one moment, so that nothing is forgotten between the two reads.
+            // Both reads are of one moment, so that nothing is deleted between them.
             let snapshot = self.queries.snapshot().await?;
             let Some(live) = live_server::Entity::find_by_id(server).one(&snapshot).await? else { return Ok(None) };
             let of_server = participant::Entity::find().filter(participant::Column::ServerId.eq(server));
@@ -164,7 +168,7 @@ impl SoftState {
         .await
     }
 
-    /// Keeps a ticket, unless there are `limit` already; says whether it did.
+    /// Keeps a stream pass, unless there are `limit` already. Returns whether it did.
     pub async fn keep_ticket(
         &self,
         digest: [u8; 32],
@@ -184,7 +188,8 @@ impl SoftState {
         .await
     }
 
-    /// The ticket, if nobody was faster: one statement, so that of several servers one gets it.
+    /// Deletes a stream pass and returns it, if it was there. One statement, so that only one of several servers gets
+    /// it.
     pub async fn take_ticket(&self, digest: [u8; 32]) -> Result<Option<String>, StorageError> {
         let delete = stream_ticket::Entity::delete_many().filter(stream_ticket::Column::Digest.eq(digest.to_vec()));
         let taken = in_time(delete.exec_with_returning(self.database())).await?;

@@ -75,13 +75,14 @@ impl Queries {
     }
 }
 
-/// The log is gap-free and its times never fall: the first event of a time is found by halving.
+/// Returns the sequence of the first event at or after a time. The log is gap-free and its times never fall, so it is
+/// found by halving.
 async fn first_since(snapshot: &impl ConnectionTrait, since: Timestamp) -> Result<i64, StorageError> {
     let head = log_head::Entity::find().one(snapshot).await?.map_or(0, |head| head.sequence);
     let (mut low, mut high) = (1, head + 1);
     while low < high {
         let middle = low + (high - low) / 2;
-        // What has been pruned is older than anything asked for.
+        // An event that has been pruned is older than any time asked for.
         let at = event::Entity::find_by_id(middle).one(snapshot).await?.map_or(i64::MIN, |event| event.at);
         if at < since.millis() {
             low = middle + 1;

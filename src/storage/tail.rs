@@ -1,7 +1,7 @@
-//! The log as those read it who follow it: the publisher, and sockets that join a room.
+//! Reads of those who follow the log: the publisher, and sockets that join a room.
 //!
-//! A join reads its room and the head of the log in one transaction: what it is told up to the head, and what the hub
-//! tells it after the head, have neither gap nor overlap.
+//! A join reads its room and the head of the log in one transaction. So there is neither gap nor overlap between what
+//! the socket is told up to the head and what the hub tells it after the head.
 
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
@@ -20,13 +20,13 @@ use crate::{
     time::liveness::{Outage, Outages},
 };
 
-/// Who has missed more than this is better served by a snapshot.
+/// A subscriber who has missed more events than this gets a snapshot.
 pub const REPLAY_MAX: u64 = 1000;
 
 /// An event with its place in the log.
 pub type Sequenced = (i64, Event);
 
-/// What a room's newcomer is told first.
+/// What a newcomer to a room is told first.
 #[derive(Debug)]
 pub struct Start {
     pub head: Head,
@@ -35,9 +35,9 @@ pub struct Start {
 
 #[derive(Debug)]
 pub enum Told {
-    /// All there is: by the log, everyone of these holds its lock at the head.
+    /// A snapshot: all locks of the room that no event up to the head has ended.
     Locks(Vec<Lock>),
-    /// What happened in the room since it was here last.
+    /// What has happened in the room since the subscriber was last there.
     Missed(Vec<Sequenced>),
 }
 
@@ -46,7 +46,7 @@ impl Queries {
         Ok(in_time(head(self.reads())).await?)
     }
 
-    /// Events of all tenants.
+    /// Returns events of all tenants, for the publisher.
     pub async fn log_after(&self, sequence: i64, limit: u64) -> Result<Vec<Sequenced>, StorageError> {
         let rows = event::Entity::find()
             .filter(event::Column::Sequence.gt(sequence))
@@ -55,7 +55,7 @@ impl Queries {
         sequenced(in_time(rows.all(self.reads())).await?)
     }
 
-    /// Events of some rooms, and the head they reach to.
+    /// Returns events of some rooms, and the head they reach to.
     pub async fn rooms_after(
         &self,
         tenant: &TenantId,
@@ -68,7 +68,8 @@ impl Queries {
         Ok((sequenced(in_time(rooms_rows(&snapshot, tenant, rooms, sequence, limit)).await?)?, head))
     }
 
-    /// For one who was here at `after`, or never.
+    /// Returns what a newcomer is told first: what it has missed since `after`; or a snapshot, if it was never there,
+    /// comes from another epoch, or has missed more than can be replayed.
     pub async fn start(&self, tenant: &TenantId, room: &RoomId, after: Option<Head>) -> Result<Start, StorageError> {
         let snapshot = self.snapshot().await?;
         let head = in_time(head(&snapshot)).await?;
@@ -80,7 +81,7 @@ impl Queries {
                 return Ok(Start { head, told: Told::Missed(sequenced(rows)?) });
             }
         }
-        // Overdue ones too: they are held until an event says otherwise.
+        // Overdue locks are read too: subscribers take a lock for held until an event says otherwise.
         let locks = document_lock::Entity::find()
             .filter(document_lock::Column::Tenant.eq(tenant.as_str()))
             .filter(document_lock::Column::Room.eq(room.as_str()))
@@ -106,7 +107,7 @@ async fn head(reads: &impl ConnectionTrait) -> Result<Head, sea_orm::DbErr> {
     Ok(Head { epoch: row.epoch, sequence: row.sequence })
 }
 
-/// Whether nothing after the sequence has been pruned.
+/// Returns whether nothing after the sequence has been pruned.
 async fn reaches_back(reads: &impl ConnectionTrait, sequence: i64) -> Result<bool, sea_orm::DbErr> {
     let oldest = event::Entity::find()
         .select_only()

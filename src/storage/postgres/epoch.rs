@@ -39,11 +39,12 @@ pub async fn begin(options: &PgConnectOptions, now: Timestamp) -> Result<NewEpoc
     Ok(NewEpoch { epoch, ended_locks, token_floor })
 }
 
-/// Page by page in the order of their keys. They are deleted together at the end: deleted rows stay in the index until the
-/// transaction is over, and each page would have to pass all of them.
+/// Logs the end of all locks, page by page in the order of their keys, and returns how many there were. They are
+/// deleted together at the end: deleted rows stay in the index until the transaction is over, and each page would have
+/// to pass all of them.
 async fn end_locks(connection: &mut PgConnection, epoch: Uuid, now: Timestamp) -> Result<i64, sqlx::Error> {
     let outages = time::read(connection, None, None).await?.outages;
-    // Before the first: no name is empty.
+    // This is before the first lock, because no name is empty.
     let (mut ended, mut last) = (0, (key("", "", ""), 0));
     loop {
         let page = page(connection, &last, &outages).await?;

@@ -3,8 +3,8 @@
 //! 1. After a commit with events, and outside its transaction, a server sends an empty `NOTIFY doclock`; commits that
 //!    follow each other quickly share one. (Inside the transaction it would make commits wait for each other.)
 //! 2. A connection of its own listens, and wakes the publisher, which reads the log.
-//! 3. Every now and then the publisher looks by itself ([`Tail::looks`]). Nothing is lost if nobody was notified, as with
-//!    a pooler that does not pass notifications on (`database.notify = false`): it is a little later.
+//! 3. Every now and then the publisher looks by itself ([`Tail::looks`]). So if nobody was notified, as with a pooler
+//!    that does not pass notifications on (`database.notify = false`), nothing is lost; notices come a little later.
 
 use std::{
     sync::{
@@ -33,7 +33,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Its tasks run among the `workers`; without `notify` there are none.
+    /// Starts the tasks that notify and listen, among the `workers`; without `notify` there are none.
     pub fn start(options: &PgConnectOptions, notify: bool, looks: bool, workers: &mut JoinSet<()>) -> Self {
         let tail = Self { woken: Arc::default(), committed: Arc::default(), looks };
         if notify {
@@ -48,13 +48,14 @@ impl Tail {
         self.committed.notify_one();
     }
 
-    /// Another server has said that it committed something.
+    /// Resolves when another server has said that it committed something.
     pub async fn woken(&self) {
         self.woken.notified().await;
     }
 }
 
-/// `own` is the connection that notifies, so that a server does not wake itself.
+/// Notifies other servers of commits. `own` is set to the id of its connection, so that the server does not wake
+/// itself.
 async fn tell(options: PgConnectOptions, committed: Arc<Notify>, own: Arc<AtomicU32>) {
     loop {
         if let Err(error) = tell_while_connected(&options, &committed, &own).await {

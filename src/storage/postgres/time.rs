@@ -23,7 +23,7 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// From what `doclock_load` says of it.
+    /// Reads it from a row of `doclock_load`.
     pub fn of(row: &PgRow) -> Result<Self, sqlx::Error> {
         let head = Head { epoch: row.try_get("epoch")?, sequence: row.try_get("sequence")? };
         let starts: Option<Vec<i64>> = row.try_get("outages_from")?;
@@ -43,8 +43,8 @@ impl Time {
         })
     }
 
-    /// Behind what has been told already: the clock was stepped back. Far ahead of the last sign of life: an outage,
-    /// or stepped ahead.
+    /// Returns whether the time has to be put right before it is used. It may be behind a time that was used already:
+    /// the clock was stepped back. Or it may be far ahead of the last sign of life: an outage, or a step ahead.
     pub fn is_wrong(&self, latest: Timestamp) -> bool {
         self.is_behind(latest) || Life::is_outage(self.last_alive, self.now)
     }
@@ -59,7 +59,7 @@ fn mark(row: &PgRow, lease: &str, at: &str) -> Result<Option<Mark>, sqlx::Error>
     Ok(lease_id.zip(at).map(|(lease_id, at)| Mark { lease_id, at: Timestamp::from_millis(at) }))
 }
 
-/// The time alone.
+/// Reads the time alone, without any document.
 pub(super) async fn read(
     connection: &mut PgConnection,
     known_sequence: Option<i64>,
@@ -69,8 +69,9 @@ pub(super) async fn read(
     Ok(load::lock_rows(connection, &wish).await?.time)
 }
 
-/// One transaction, by the server that gets to it first: a step back goes into the offset, and after an outage locks that
-/// were alive when it began have a whole span from now. `latest` is the latest time this server has gone by.
+/// Puts the time right in one transaction; the first server to lock the row does it, the others find it done. A step
+/// back goes into the offset; after an outage, locks that were live when it began have a whole span from now. `latest`
+/// is the latest time that this server has used.
 pub(super) async fn put_right(
     connection: &mut PgConnection,
     manual_now: Option<Timestamp>,
@@ -88,7 +89,7 @@ pub(super) async fn put_right(
     Ok(())
 }
 
-/// Time goes on where it was: at the last sign of life, or at what any server has logged since.
+/// Lets time go on where it was: at the last sign of life, or at the last event that any server has logged since.
 async fn absorb(connection: &mut PgConnection, time: &Time, latest: Timestamp) -> Result<(), sqlx::Error> {
     sqlx::query(
         "UPDATE server_life SET clock_offset = clock_offset - $1 +
@@ -101,7 +102,7 @@ async fn absorb(connection: &mut PgConnection, time: &Time, latest: Timestamp) -
     Ok(())
 }
 
-/// The list is written anew, which bounds it. No lock is touched.
+/// Adds the outage to the list. All of the list is written again, because [`Outages`] bounds it. No lock is touched.
 async fn grant_grace(connection: &mut PgConnection, time: &Time) -> Result<(), sqlx::Error> {
     let outages = time.outages.and(Outage { last_alive: time.last_alive, back: time.now });
     connection.execute("DELETE FROM outages").await?;

@@ -18,7 +18,8 @@ pub enum BackupError {
     Copy { path: PathBuf, reason: rusqlite::Error },
 }
 
-/// The file appears under its name when it is whole and on the disk. Answers its size.
+/// Copies the database into a new file and returns its size. The file gets its name when it is complete and on the
+/// disk.
 pub fn backup(database: &Path, file: &Path) -> Result<u64, BackupError> {
     if !database.exists() {
         return Err(BackupError::Missing { path: database.to_owned() });
@@ -36,7 +37,7 @@ pub fn backup(database: &Path, file: &Path) -> Result<u64, BackupError> {
 }
 
 fn copy(database: &Path, partial: &Path) -> Result<(), BackupError> {
-    // Left behind by a backup that was killed; the database's copy goes into no file that is there.
+    // Left behind by a backup that was killed. `VACUUM INTO` refuses a file that is not empty.
     match fs::remove_file(partial) {
         Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
             return Err(BackupError::Write { path: partial.to_owned(), reason });

@@ -15,7 +15,7 @@ use crate::{
     storage::new_epoch::TOKEN_MARGIN,
 };
 
-/// For those who have the claim to the file.
+/// Begins a new epoch. The caller must have the claim to the file.
 pub fn begin(path: &Path, now: Timestamp) -> Result<NewEpoch, rusqlite::Error> {
     let connection = super::connect(path)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;

@@ -1,5 +1,5 @@
-//! Which file is at the database's path. An open connection follows its file wherever that is moved; whoever looks at
-//! the path sees that it has gone, or that another one has taken its place.
+//! Which file is at the database's path. An open connection follows its file wherever that is moved. Only a look at the
+//! path shows that the file has gone, or that another one has taken its place.
 
 use std::{
     fs::{self, OpenOptions},
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::time::clock::Stopwatch;
 
-/// Device and inode. Not used again for another file while a connection holds this one open.
+/// Device and inode. No other file gets the same ones while a connection holds this file open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId(u64, u64);
 
@@ -22,8 +22,8 @@ pub fn id(path: &Path) -> Option<FileId> {
     Some(FileId(metadata.dev(), metadata.ino()))
 }
 
-/// An empty file that nobody else may read, for SQLite to fill: it holds what only owners and admins may see. The log beside
-/// it gets the same permissions. One that is there is left as it is.
+/// Creates an empty file that nobody else may read, for SQLite to fill: it holds what only owners and admins may see.
+/// SQLite gives its write-ahead log the same permissions. An existing file is left as it is.
 pub fn create_private(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -31,7 +31,7 @@ pub fn create_private(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Tells connections to the file that is there from those to one that was.
+/// Tells connections to the file at the path from those to a file that was there before.
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
@@ -43,7 +43,7 @@ impl Watch {
         Self { path: path.to_owned(), seen: Mutex::new((id(path), Stopwatch::start())) }
     }
 
-    /// Whether a connection of this age has been opened since the file was last seen to change.
+    /// Returns whether a connection of this age was opened after the file was last seen to change.
     pub fn is_current(&self, age: Duration) -> bool {
         let found = id(&self.path);
         let mut seen = self.seen.lock();

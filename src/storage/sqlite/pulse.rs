@@ -1,8 +1,9 @@
 //! Signs of life while a statement runs.
 //!
-//! A long statement of our own keeps the next sign of life from being written. That is no outage: the database is there,
-//! and earns nobody grace. A process that was stopped, or a disk that hung, is one. SQLite calls back while it works, which
-//! tells the two apart: a statement that works leaves no gap between two calls, a process that stands still does.
+//! While a long statement of our own runs, no sign of life can be written. That is no outage, and no reason for grace:
+//! the database is there. A process that was stopped, or a disk that hung, is an outage. SQLite calls back while it
+//! works, which tells the two apart: a statement that works leaves no gap between two calls, a process that stands
+//! still does.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -15,14 +16,14 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Of SQLite's virtual machine, between two calls: a few milliseconds.
+    /// How many operations SQLite's virtual machine does between two calls: a few milliseconds.
     pub const OPERATIONS: i32 = 100_000;
 
     pub fn new(now: Timestamp) -> Self {
         Self { last: AtomicI64::new(now.millis()), has_stopped: AtomicBool::new(false) }
     }
 
-    /// A transaction begins: what was before it has been judged.
+    /// Called when a transaction begins: whether there was an outage before has been decided by then.
     pub fn begin(&self, now: Timestamp) {
         self.last.store(now.millis(), Ordering::Relaxed);
         self.has_stopped.store(false, Ordering::Relaxed);
@@ -35,7 +36,7 @@ impl Pulse {
         }
     }
 
-    /// At the end of the transaction: the sign of life to write, if one is due and there was no gap.
+    /// Called at the end of the transaction. Returns the sign of life to write, if one is due and there was no gap.
     pub fn since(&self, last_alive: Timestamp, now: Timestamp) -> Option<Timestamp> {
         self.felt(now);
         let is_due = now.millis_since(last_alive) >= Life::BEAT_MS;
