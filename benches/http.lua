@@ -7,7 +7,7 @@ local window = 1024
 local threads = 0
 
 local headers = " HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer " .. token .. "\r\n"
--- With a session, what an earlier run has left locked is resumed.
+-- With a session, locks that an earlier run has left are resumed.
 local json = '{"session_id":"bench"}'
 local body = headers .. "Content-Type: application/json\r\nContent-Length: " .. #json .. "\r\n\r\n" .. json
 
@@ -16,7 +16,7 @@ function setup(thread)
   threads = threads + 1
 end
 
--- Made before the run: to put them together is no part of what is measured. The load steps through `rounds`, a window of
+-- Requests are made before the run, so that making them is not measured. The load steps through `rounds`, a window of
 -- documents at a time, and goes back to the round `again`.
 local rounds = {}
 local again = 1
@@ -44,7 +44,7 @@ function init()
   end
 end
 
--- An id that no other request has, in the header: then the rest of the request stays as it is.
+-- Adds an id that no other request has. It goes into the header, so that the rest of the request stays as it is.
 local sent, start = 0, os.time()
 function with_id(plain)
   sent = sent + 1

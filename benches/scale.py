@@ -33,12 +33,12 @@ import urllib.parse
 import uuid
 
 MILLION = 1_000_000
-# The same as `lease` makes, in PostgreSQL.
+# What `lease` returns, as an expression of PostgreSQL.
 LEASE = "('019a' || lpad(to_hex(n), 12, '0') || lpad(to_hex(n), 16, '0'))::uuid"
 
 
 class Cluster:
-    """A PostgreSQL of one's own that can be stopped."""
+    """A PostgreSQL of our own, which can be stopped."""
 
     def __init__(self, bench, folder):
         os.chmod(folder, 0o755)
@@ -107,7 +107,7 @@ def locks_on_postgres(count, ttl_seconds, ends_in_ms):
 
 
 def lease(number):
-    """In time order, as the server makes them."""
+    """A lease id. Ids sort by their number, as the server's sort by time."""
     return uuid.UUID(int=(0x019A << 112) + (number << 64) + number)
 
 
@@ -178,7 +178,7 @@ def grace(bench):
 
 
 def first_grant(server):
-    """Seconds from now on, at most 60."""
+    """Seconds from now until a lock is granted, at most 60."""
     client, begin = Client(server), time.perf_counter()
     while time.perf_counter() - begin < 60:
         if client.send("POST", "/api/documents/room/first/lock", {})[0] in (200, 409):
@@ -268,7 +268,7 @@ def looks(bench):
 
 
 def compare(bench, name, server, database, count, due):
-    """Of what was done before the first look here only that of the start is missing: a few milliseconds."""
+    """Compares the processor time of a look with that of a heartbeat. That of the server's start counts as looks too."""
     while due():
         time.sleep(0.05)
     look = cpu(server, database) / count
@@ -281,7 +281,7 @@ def compare(bench, name, server, database, count, due):
 
 
 def cpu(server, database=None):
-    """Seconds of the server's processor time, and of the database's backends that live."""
+    """Seconds of processor time of the server, and of the database's processes that still run."""
     processes = [server.process.pid]
     if database:
         postmaster = int(pathlib.Path(database.data, "postmaster.pid").read_text().split()[0])
@@ -296,7 +296,7 @@ def cpu(server, database=None):
 
 
 class Delay:
-    """A way to the database that takes half a millisecond in each direction."""
+    """A proxy in front of the database that delays by half a millisecond in each direction."""
 
     def __init__(self, target, each_way=0.0005):
         self.target, self.each_way = target, each_way

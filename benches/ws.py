@@ -1,14 +1,16 @@
 """Figures of live notices, beside those of node `ws` and of a raw write() loop in the same run.
 
-One program (benches/load) listens for all of them: one thread, which counts frames and looks no further into them. Who is
-measured takes turns with the others. Notices have 250 bytes: a lock's are a little longer, an unlock's a little shorter.
+One program (benches/load) listens to all of them: one thread, which counts frames and looks no further into them. The
+three take turns. Notices have 250 bytes: a lock's are a little longer, an unlock's a little shorter.
 
 - Processor time per delivery is the server's (user and system), over the notices that arrived.
 - Resident memory per idle socket is what the server has grown by, over the sockets, a few seconds after they subscribed.
-- Commit to receipt, p50: the raw loop says in each notice when it began to write to the room. When doclock commits cannot
-  be seen from outside. It is told by the same requests in rooms that nobody hears, where nothing but the answer leaves:
-  from request to answer, less half the time of a request that does nothing (that is how long an answer travels). From
-  request to receipt, less that, is from commit to receipt. All three are taken at the same rate, one after the other.
+- Commit to receipt, p50: the raw loop says in each notice when it began to write to the room. When doclock commits
+  cannot be seen from outside, so it is derived from the same requests in rooms that nobody hears, where only the answer
+  is sent.
+  Request to commit is their time from request to answer, less half the time of a request that does nothing (that is how
+  long an answer travels). Commit to receipt is the time from request to receipt, less request to commit. All three are
+  taken at the same rate, one after the other.
 - Heartbeats: each of 256 sockets sends the next when the last is answered, as wrk does with its connections.
 """
 
@@ -61,7 +63,7 @@ def doclock(server):
 
 
 def other(process):
-    """One of the peers; both understand the same."""
+    """One of the two peers, which understand the same requests."""
     base = process.stdout.readline().split()[-1]
     one, eight = (f"POST /notices/{{room}}/{count}/{NOTICE_BYTES}" for count in (1, 8))
     peer = Peer(process, base, [one], [eight])
@@ -81,7 +83,7 @@ def started(command, **options):
 
 @contextlib.contextmanager
 def node():
-    """`ws` by its name, into a folder of its own."""
+    """Node's `ws`, installed from npm into a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["npm", "install", "--silent", "--no-fund", "--prefix", folder, "ws@8"], check=True)
         environment = {**os.environ, "NODE_PATH": f"{folder}/node_modules"}
@@ -136,7 +138,7 @@ def one_room(bench, rounds):
         }
         sockets = {}
         for name, peer in peers.items():
-            # What a first socket brings along is not the others'.
+            # What the server allocates once, at its first sockets, is not counted.
             with Sockets(peer, 100, 1):
                 pass
             time.sleep(1)
@@ -252,7 +254,7 @@ def heartbeats(bench, seconds, rounds):
 
 
 def measure(bench, arguments):
-    """`bench` is benches/run, with the servers and how figures are told."""
+    """Runs the parts that are asked for. `bench` is benches/run, which starts servers and prints figures."""
     bench.need("node", "nodejs npm")
     bench.need("wrk", "wrk")
     parts = {

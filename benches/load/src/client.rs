@@ -17,11 +17,11 @@ use crate::{
 };
 
 const WAKER: Token = Token(usize::MAX);
-/// Who is opened at once.
+/// How many sockets are opened at once.
 const WINDOW: usize = 64;
 const PATIENCE_NS: u64 = 20_000_000_000;
 
-/// What has come.
+/// What a connection has brought.
 pub enum Came {
     Notice {
         socket: usize,
@@ -36,13 +36,13 @@ pub enum Came {
         caller: usize,
         status: u16,
     },
-    /// Somebody has used the waker.
+    /// Another thread has used the waker.
     Woken,
 }
 
 struct Socket {
     stream: TcpStream,
-    /// The answer to the handshake, until it is whole.
+    /// The answer to the handshake, until all of it has arrived.
     head: Option<Vec<u8>>,
     frames: Frames,
 }
@@ -63,11 +63,11 @@ pub struct Client {
 
 pub struct Opening<'a> {
     pub address: SocketAddr,
-    /// With `{room}` in it.
+    /// The path, with `{room}` in it.
     pub path: &'a str,
     pub sockets: usize,
     pub rooms: usize,
-    /// How many texts say that a socket is ready.
+    /// How many text messages a socket gets before it is ready.
     pub texts: usize,
     pub token: &'a str,
 }
@@ -99,7 +99,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Connections for requests, in place of those before: servers close them when nothing is asked for a while.
+    /// Opens connections for requests, in place of those before: servers close connections that are idle for a while.
     pub fn dial(&mut self, address: SocketAddr, callers: usize) -> Result {
         self.hang_up();
         for place in 0..callers {
@@ -130,7 +130,7 @@ impl Client {
         Ok(Arc::new(Waker::new(self.poll.registry(), WAKER)?))
     }
 
-    /// A connection without an open request.
+    /// Returns a connection without an open request.
     pub fn free_caller(&mut self) -> Option<usize> {
         self.free.pop_front()
     }
@@ -143,7 +143,7 @@ impl Client {
         Ok(self.sockets[socket].stream.write_all(message)?)
     }
 
-    /// Whatever comes until the timeout, at least once; each with the moment it was read.
+    /// Waits for one round of events or for the timeout, and reports what came, each with the moment it was read.
     pub fn pump(&mut self, timeout: Option<Duration>, mut each: impl FnMut(Came, u64)) -> Result {
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
@@ -210,7 +210,7 @@ impl Socket {
             if is_closed {
                 return Err(format!("socket {place} was told to close").into());
             }
-            // A short read has emptied it.
+            // A short read has emptied the connection.
             if length < buffer.len() {
                 break;
             }

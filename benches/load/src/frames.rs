@@ -1,9 +1,9 @@
-//! Frames are told apart by their header and the first bytes of what is in them; the rest is passed over.
+//! Tells frames apart by their header and the first bytes of their payload; the rest is skipped.
 
-/// Up to here a text is looked at: `{"type":"D` is a notice.
+/// How many bytes of a text are looked at: one that begins with `{"type":"D` is a notice.
 const LOOK: usize = 10;
 const NOTICE: &[u8] = br#"{"type":"D"#;
-/// A raw notice goes on with the moment its writing began.
+/// A notice of the raw loop goes on with the moment its writing began.
 const STAMP: &[u8] = br#"ocument","at":"#;
 const STAMP_DIGITS: usize = 19;
 
@@ -23,9 +23,9 @@ pub enum Frame {
 /// Where one connection's stream of frames stands.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// The beginning of a frame that is not long enough yet to tell which it is.
+    /// The beginning of a frame, while too little has arrived to tell what it is.
     begun: Vec<u8>,
-    /// What is still to come of a frame that has been told.
+    /// How many bytes are still to come of a frame that has been reported.
     rest: usize,
 }
 
@@ -57,7 +57,7 @@ impl Frames {
     }
 }
 
-/// Its size, and that of what is in it.
+/// Returns the size of the header, and that of the payload.
 fn header(bytes: &[u8]) -> Option<(usize, usize)> {
     match bytes.get(1)? & 0x7F {
         126 => Some((4, usize::from(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?)))),
@@ -79,7 +79,7 @@ fn told(opcode: u8, payload: &[u8], bytes: usize) -> Frame {
     }
 }
 
-/// A text frame as a client sends it. A mask of zeros is a mask.
+/// Returns a frame as a client sends it: masked, with a mask of zeros.
 pub fn masked(opcode: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x80 | opcode];
     match u8::try_from(payload.len()) {
@@ -94,7 +94,7 @@ pub fn masked(opcode: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A notice of so many bytes, as a server sends it.
+/// Returns a notice of so many bytes, as a server sends it.
 pub fn raw_notice(bytes: usize, written_ns: u64) -> Vec<u8> {
     let begin = [NOTICE, STAMP, format!("{written_ns:019}").as_bytes(), br#","x":""#].concat();
     let length = bytes.saturating_sub(4).clamp(126, 65_535);

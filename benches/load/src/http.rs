@@ -1,6 +1,6 @@
 //! Requests and answers, as far as a benchmark needs them.
 
-/// From `METHOD PATH` or `METHOD PATH BODY`.
+/// Returns the request that a line describes: `METHOD PATH` or `METHOD PATH BODY`.
 pub fn request(line: &str, token: &str) -> Vec<u8> {
     let mut parts = line.splitn(3, ' ');
     let (method, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -21,12 +21,12 @@ pub fn upgrade(path: &str, token: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Where a head ends, if all of it is there.
+/// Returns where a head ends, if all of it has arrived.
 pub fn head(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|place| place + 4)
 }
 
-/// Status and whole length of an answer, if all of it is there.
+/// Returns status and length of an answer, if all of it has arrived.
 pub fn answer(bytes: &[u8]) -> Option<(u16, usize)> {
     let end = head(bytes)?;
     let text = std::str::from_utf8(&bytes[..end]).ok()?.to_ascii_lowercase();

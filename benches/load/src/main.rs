@@ -4,7 +4,7 @@
 //!   it reads from its standard input, line by line, and answers each line with one of JSON.
 //! - `load raw` is the least a server can do: it writes a ready frame to every socket of a room, one `write()` each.
 //!
-//! It is not a part of the server: it may end with a message where that would refuse.
+//! It is not part of the server: on an error it may simply end with a message.
 
 mod client;
 mod frames;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Of the machine, so that two processes can compare.
+/// Returns the time of the machine, so that two processes can compare theirs.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn now_ns() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

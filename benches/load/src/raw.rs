@@ -1,7 +1,7 @@
 //! The raw loop: a ready frame, one `write()` for each socket of the room.
 //!
-//! `GET /ws/{room}` opens a socket, `POST /notices/{room}/{count}/{bytes}` writes so many notices of that size to each, and is answered
-//! afterwards. Everything else is answered with nothing.
+//! `GET /ws/{room}` opens a socket, `POST /notices/{room}/{count}/{bytes}` writes so many notices of that size to each,
+//! and is answered afterwards. Everything else is answered with nothing.
 
 use std::{
     collections::HashMap,
@@ -101,7 +101,7 @@ impl Server {
     }
 }
 
-/// Nothing here is so much that a reader could not take it.
+/// Writes everything, and yields while the connection is full: no reader here stays behind for long.
 fn write_all(mut stream: &TcpStream, mut bytes: &[u8]) -> Result {
     while !bytes.is_empty() {
         match stream.write(bytes) {

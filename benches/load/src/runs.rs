@@ -1,9 +1,11 @@
-//! What is done with the sockets, as the lines of the standard input say. Fields are separated by tabs.
+//! What is done with the sockets: one run for each line of the standard input. Fields are separated by tabs.
 //!
-//! - `fan TIMES NOTICES REQUEST…`: sends the requests in turn, each when every socket has got all notices of the one before.
-//! - `paced SECONDS RATE HEARD REQUEST…`: so many requests a second, to one `{room}` after the other; HEARD is how many sockets
-//!   hear each.
-//! - `extend SECONDS LOCK EXTEND`: every socket locks, then extends again and again, each when the last answer is there.
+//! - `fan TIMES NOTICES REQUEST…`: sends the requests in turn, each when every socket has got all notices of the one
+//!   before.
+//! - `paced SECONDS RATE HEARD REQUEST…`: so many requests a second, to one `{room}` after the other; HEARD is how many
+//!   sockets hear each.
+//! - `extend SECONDS LOCK EXTEND`: every socket locks, then extends again and again, each when the last answer is
+//!   there.
 //!
 //! In between pings are answered.
 
@@ -26,7 +28,7 @@ use crate::{
 const CALLERS: usize = 16;
 const SECOND_NS: u64 = 1_000_000_000;
 const PATIENCE_NS: u64 = 30 * SECOND_NS;
-/// Of the paced requests, every so many-th comes with one that does nothing.
+/// Every so many paced requests, one that does nothing is sent too.
 const NOOP_EVERY: usize = 5;
 
 struct Runs {
@@ -187,7 +189,7 @@ impl Runs {
             {
                 #[expect(clippy::cast_precision_loss, reason = "some thousands a second")]
                 let rate = (answers - before) as f64 / seconds(now - since);
-                // What is on its way must not meet the next run.
+                // Waits for what is still on its way, so that it does not arrive in the next run.
                 self.client.pump(Some(Duration::from_millis(200)), |_, _| ())?;
                 return Ok(format!("{{\"rate\": {rate}}}"));
             }
@@ -234,9 +236,9 @@ struct Seen {
     answers: usize,
     calls: Vec<Call>,
     noops: Vec<u64>,
-    /// Which event, and when.
+    /// Which event was received, and when.
     receipts: Vec<(usize, u64)>,
-    /// By notices that say when they were written.
+    /// How long notices took that say when they were written.
     written: Vec<u64>,
     failures: usize,
 }
@@ -260,7 +262,7 @@ impl Seen {
     fn came(&mut self, came: &Came, now: u64) {
         match *came {
             Came::Notice { socket, written_ns, .. } => {
-                // A room has one event at a time: what comes is of its last one.
+                // A room has one event at a time, so a notice is of the room's last one.
                 let room = socket % self.rooms;
                 let last = (self.sent - 1 - room) / self.rooms * self.rooms + room;
                 self.receipts.push((last, now));
