@@ -24,6 +24,8 @@ use crate::{
     committer::{self, Announcer, Committer},
     contention::Contention,
     http::{self, Api, Proxies, server::Listening},
+    keeper::Keeper,
+    lines::{self, Lines},
     live::{
         Admission, Hub, Live, Publisher,
         passes::StreamPasses,
@@ -133,8 +135,24 @@ impl App {
         let looks = !options.without_workers;
         let tail = storage.shared().map(|options| Tail::start(&options, settings.database.notify, looks, &mut workers));
         let head = own.head().await?;
-        let (publisher, hub) =
-            Publisher::new(announcements, head, own.clone(), tail, clock.clone(), metrics.subscriptions.clone());
+        let lines = Lines::new(committer.clone());
+        let (keeper, keeper_worker) = Keeper::new(committer.clone(), clock.clone());
+        workers.spawn(keeper_worker.run());
+        let line_worker = lines::Worker {
+            lines: lines.clone(),
+            committer: committer.clone(),
+            queries: own.clone(),
+            clock: clock.clone(),
+        };
+        let (publisher, hub) = Publisher::new(
+            announcements,
+            head,
+            own.clone(),
+            tail,
+            clock.clone(),
+            (lines.clone(), keeper.clone()),
+            metrics.subscriptions.clone(),
+        );
         workers.spawn(publisher.run());
         let expiry =
             Expiry { committer: committer.clone(), queries: own, life: Arc::clone(&life), clock: clock.clone() };
@@ -145,6 +163,7 @@ impl App {
         if !options.without_workers {
             workers.spawn(heartbeat::run(committer.clone(), clock.clone()));
             workers.spawn(expiry.run());
+            workers.spawn(line_worker.run());
             presence = soft_state.clone().map(|soft_state| {
                 let (exchange, handle) = Exchange::new(soft_state, hub.clone(), clock.clone());
                 workers.spawn(exchange.run());
@@ -155,6 +174,7 @@ impl App {
         let calls = Arc::new(Calls {
             committer,
             queries: storage.queries.clone(),
+            lines: lines.clone(),
             life,
             clock: clock.clone(),
             keys,
@@ -163,7 +183,7 @@ impl App {
             started_at: clock.now(),
             max_ttl_seconds: settings.locks.max_ttl_seconds,
         });
-        let live = Arc::new(live(&settings, hub, &storage, clock, &metrics, soft_state));
+        let live = Arc::new(live(&settings, hub, &storage, clock, &metrics, soft_state, (lines, keeper)));
         let api = web::Data::new(api(&settings, calls, live, metrics));
         let (server, address) = listen(&settings, &api, options.http_workers, drain_for)?;
         let links = links(&settings, secret.as_ref(), address, api.calls.clock.wall())?;
@@ -226,11 +246,12 @@ fn live(
     clock: Clock,
     metrics: &Metrics,
     soft_state: Option<SoftState>,
+    people: (Lines, Keeper),
 ) -> Live {
     let limits = &settings.limits;
     let admission = Admission::new(limits.sockets_per_owner, limits.sockets_per_address, metrics.sockets.clone());
     let passes = StreamPasses::new(soft_state);
-    Live::new(hub, storage.queries.clone(), clock, admission, passes, limits.rooms_per_socket)
+    Live::new(hub, storage.queries.clone(), clock, admission, passes, people, limits.rooms_per_socket)
 }
 
 fn api(settings: &Settings, calls: Arc<Calls>, live: Arc<Live>, metrics: Arc<Metrics>) -> Api {
@@ -290,6 +311,7 @@ fn policy(settings: &Settings) -> Policy {
     Policy {
         ttl_seconds: settings.locks.ttl_seconds,
         locks_per_owner: settings.limits.locks_per_owner,
+        waits_per_owner: settings.limits.waits_per_owner,
         memo_retention_ms: i64::from(settings.requests.retention_hours) * HOUR_MS,
         event_retention_ms: i64::from(settings.events.retention_days) * 24 * HOUR_MS,
     }

@@ -26,6 +26,8 @@ pub mod calls;
 pub mod committer;
 pub mod contention;
 pub mod http;
+pub mod keeper;
+pub mod lines;
 pub mod live;
 pub mod locking;
 pub mod logging;
@@ -41,13 +43,16 @@ pub mod ws;
 pub const DEPENDENCIES: &[(&str, &[&str])] = &[
     // Transports: none knows another.
     ("http", &["auth", "calls", "time::clock", "live", "locking", "metrics", "settings"]),
-    ("ws", &["auth", "calls", "live", "locking"]),
+    ("ws", &["auth", "calls", "lines", "live", "locking"]),
     // What can be asked, and rooms live. `live` shows locks and refuses as `calls` does, and not the other way round.
-    ("live", &["auth", "calls", "time::clock", "committer", "locking", "storage"]),
-    ("calls", &["auth", "time::clock", "committer", "contention", "time::liveness", "locking", "storage"]),
+    ("live", &["auth", "calls", "time::clock", "committer", "keeper", "lines", "locking", "storage"]),
+    ("calls", &["auth", "time::clock", "committer", "contention", "lines", "time::liveness", "locking", "storage"]),
+    // What the server does for clients that wait, and for locks that are kept.
+    ("lines", &["time::clock", "committer", "time::liveness", "locking", "storage"]),
+    ("keeper", &["time::clock", "committer", "locking"]),
     // What happens because time passes.
     ("time::sweep", &["committer", "time::expiry", "metrics", "storage"]),
-    ("time::expiry", &["time::clock", "committer", "time::liveness", "storage"]),
+    ("time::expiry", &["time::clock", "committer", "time::liveness", "locking", "storage"]),
     ("time::heartbeat", &["time::clock", "committer"]),
     // The engine.
     ("committer", &["time::clock", "contention", "locking", "metrics", "storage"]),

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use doclock::{
     app::{App, Crash, Options, StartError},
     auth::{Claims, Role, secret},
-    locking::Timestamp,
+    locking::{HolderKind, Timestamp},
     logging,
     settings::{Settings, Sources},
     time::clock::Clock,
@@ -69,6 +69,9 @@ struct TokenArgs {
     /// Such as takeover; may be repeated.
     #[arg(long = "permission", value_name = "PERMISSION")]
     permissions: Vec<String>,
+    /// What holds locks by it.
+    #[arg(long, value_parser = ["person", "agent", "job"])]
+    kind: Option<String>,
     /// How long it is good for: a number and s, m, h or d.
     #[arg(long, default_value = "8h", value_parser = seconds)]
     ttl: u32,
@@ -164,6 +167,7 @@ fn token(settings: &Settings, args: TokenArgs) -> Result<(), String> {
         sub: args.sub,
         tenant: args.tenant,
         name: args.name,
+        kind: args.kind.as_deref().map(|kind| HolderKind::from_stored(Some(kind))),
         role: args.role,
         rooms: (!args.rooms.is_empty()).then_some(args.rooms),
         permissions: args.permissions,

@@ -168,6 +168,7 @@ pub enum LogFormat {
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     pub locks_per_owner: u32,
+    pub waits_per_owner: u32,
     pub sockets_per_owner: u32,
     pub sockets_per_address: u32,
     pub rooms_per_socket: u32,
@@ -240,8 +241,8 @@ impl Settings {
             return bad("server.public_url", "must start with http:// or https://");
         }
         let Locks { ttl_seconds, max_ttl_seconds } = self.locks;
-        if !(1..=300).contains(&max_ttl_seconds) {
-            return bad("locks.max_ttl_seconds", "must be 1 to 300");
+        if !(1..=86_400).contains(&max_ttl_seconds) {
+            return bad("locks.max_ttl_seconds", "must be 1 to 86400");
         }
         if !(1..=max_ttl_seconds).contains(&ttl_seconds) {
             return bad("locks.ttl_seconds", "must be 1 to locks.max_ttl_seconds");

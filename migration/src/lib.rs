@@ -10,6 +10,7 @@ pub use sea_orm_migration::MigratorTrait;
 
 mod m0001_first_tables;
 mod m0002_grace_and_tokens;
+mod m0003_waiting;
 
 #[derive(Debug)]
 pub struct Migrator;
@@ -17,6 +18,10 @@ pub struct Migrator;
 #[async_trait::async_trait]
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m0001_first_tables::Migration), Box::new(m0002_grace_and_tokens::Migration)]
+        vec![
+            Box::new(m0001_first_tables::Migration),
+            Box::new(m0002_grace_and_tokens::Migration),
+            Box::new(m0003_waiting::Migration),
+        ]
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::locking::{
-    Timestamp,
+    HolderKind, Timestamp,
     names::{OwnerId, RoomId, TenantId},
 };
 pub use origins::Origins;
@@ -37,6 +37,7 @@ pub struct Caller {
     pub tenant: TenantId,
     pub owner: OwnerId,
     pub name: Option<Arc<str>>,
+    pub kind: HolderKind,
     pub role: Role,
     pub rooms: RoomGlobs,
     pub may_take_over: bool,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Caller, Role, RoomGlobs};
 use crate::locking::{
-    Timestamp,
+    HolderKind, Timestamp,
     names::{MAX_NAME_BYTES, OwnerId, TenantId},
 };
 
@@ -42,6 +42,8 @@ pub struct Claims {
     pub tenant: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<HolderKind>,
     #[serde(default)]
     pub role: Role,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -194,6 +196,7 @@ fn caller(claims: Claims) -> Result<Caller, TokenError> {
         tenant,
         owner: OwnerId::parse(&claims.sub).map_err(|reason| invalid("sub", &reason))?,
         name: claims.name.as_deref().and_then(display_name),
+        kind: claims.kind.unwrap_or_default(),
         role: claims.role,
         rooms: RoomGlobs::parse(claims.rooms).map_err(|reason| invalid("rooms", &reason))?,
         #[expect(clippy::cast_possible_truncation, reason = "beyond the range is as good as never")]

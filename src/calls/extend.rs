@@ -6,15 +6,15 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    Call, DocumentName, Problem, Ttl, metadata,
+    Call, DocumentName, Keep, Problem, Ttl, metadata,
     request_id::not_compared,
     view::{DoneView, Timed},
 };
 use crate::{
     auth::Role,
     locking::{
-        Command, Extend, Named,
-        names::{RequestId, SessionId},
+        Activity, Command, Extend, Lock, Named,
+        names::{DocumentVersion, RequestId, SessionId},
     },
 };
 
@@ -28,13 +28,40 @@ pub struct ExtendRequest {
     #[serde(skip_serializing_if = "not_compared")]
     request_id: Option<RequestId>,
     /// The lock's own unless given.
-    #[schema(minimum = 1, maximum = 300)]
+    #[schema(minimum = 1, maximum = 86400)]
     ttl_seconds: Option<u32>,
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
+    /// As the last answer told it: of two tabs with one session the older one is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    hold: Option<u32>,
+    /// What the holder is doing; `active` unless it has said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    activity: Option<Activity>,
+    /// The holder has saved the document as this version: the room is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document_version: Option<DocumentVersion>,
+    /// Over a socket: the server extends the lock from now on, as long as the socket answers pings.
+    #[serde(skip_serializing_if = "not_compared")]
+    #[schema(ignore)]
+    pub keep: Option<Keep>,
 }
 
+/// Over HTTP.
 pub async fn run(call: &Call, name: DocumentName, request: ExtendRequest) -> Result<Timed<DoneView>, Problem> {
+    if request.keep.is_some() {
+        return Err(Problem::invalid("keep", "goes with a WebSocket"));
+    }
+    Ok(run_for_socket(call, name, request).await?.0)
+}
+
+/// Over a socket, which may keep the lock.
+pub async fn run_for_socket(
+    call: &Call,
+    name: DocumentName,
+    request: ExtendRequest,
+) -> Result<(Timed<DoneView>, Option<Lock>), Problem> {
     let key = call.key(Role::Editor, name)?;
     let tenant = key.tenant.clone();
     let keys = vec![key];
@@ -45,8 +72,10 @@ pub async fn run(call: &Call, name: DocumentName, request: ExtendRequest) -> Res
         owner: call.caller.owner.clone(),
         ttl_seconds: call.ttl(request.ttl_seconds)?.map(Ttl::seconds),
         metadata: metadata(request.metadata.as_ref())?,
-        named: Named { lease_id: request.lease_id, session: request.session_id },
+        named: Named { lease_id: request.lease_id, session: request.session_id, hold: request.hold },
+        activity: request.activity,
+        document_version: request.document_version,
         request: id,
     };
-    call.one(Command::Extend(command)).await
+    call.one_lock(Command::Extend(command)).await
 }

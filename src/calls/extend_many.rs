@@ -23,7 +23,7 @@ use crate::{
 pub struct ExtendManyRequest {
     #[schema(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
     documents: Documents,
-    #[schema(minimum = 1, maximum = 300)]
+    #[schema(minimum = 1, maximum = 86400)]
     ttl_seconds: Option<u32>,
     session_id: Option<SessionId>,
     #[serde(skip_serializing_if = "not_compared")]
@@ -37,7 +37,9 @@ pub async fn run(call: &Call, room: RoomId, request: ExtendManyRequest) -> Resul
         tenant: call.caller.tenant.clone(),
         keys,
         owner: call.caller.owner.clone(),
-        named: Named { lease_id: None, session: request.session_id },
+        named: Named { session: request.session_id, ..Named::default() },
+        activity: None,
+        document_version: None,
         ttl_seconds: call.ttl(request.ttl_seconds)?.map(Ttl::seconds),
         metadata: None,
         request: id,

@@ -23,7 +23,7 @@ use crate::{
 pub struct LockManyRequest {
     #[schema(value_type = HashSet<DocumentId>, min_items = 1, max_items = 100)]
     documents: Documents,
-    #[schema(minimum = 1, maximum = 300)]
+    #[schema(minimum = 1, maximum = 86400)]
     ttl_seconds: Option<u32>,
     session_id: Option<SessionId>,
     #[serde(skip_serializing_if = "not_compared")]
@@ -45,6 +45,7 @@ pub async fn run(call: &Call, room: RoomId, request: LockManyRequest) -> Result<
         document_version: None,
         holder: call.holder(request.session_id),
         request: id,
+        waits: false,
     };
     call.many(Command::Lock(command)).await
 }

@@ -12,9 +12,11 @@
 //! must not learn from an answer what is in it.
 
 pub mod admin;
+pub mod cancel_wait;
 pub mod extend;
 pub mod extend_many;
 pub mod fields;
+pub mod handover;
 pub mod list;
 pub mod lock;
 pub mod lock_many;
@@ -30,6 +32,7 @@ pub mod unlock_many;
 mod values;
 pub mod verify;
 pub mod view;
+pub mod wait;
 
 use std::sync::Arc;
 
@@ -37,8 +40,9 @@ use crate::{
     auth::{Caller, Keys, Role},
     committer::Committer,
     contention::Contention,
+    lines::Lines,
     locking::{
-        Command, DocumentKey, Holder, LeaseId, Metadata, Outcome, Timestamp,
+        Command, DocumentKey, Done, Holder, LeaseId, Lock, Metadata, Outcome, Timestamp,
         names::{DocumentId, RequestId, RoomId, SessionId},
     },
     storage::Queries,
@@ -49,7 +53,7 @@ use crate::{
 };
 pub use problem::{Code, Problem};
 pub use rates::Rates;
-pub use values::{Capacity, Documents, Linger, Note, PageLimit, Ttl};
+pub use values::{Capacity, Documents, Keep, Linger, Note, PageLimit, Ttl, WaitTime, message};
 use view::{DoneView, Items, Timed};
 
 /// What every call works with. There is one, made by `app`.
@@ -57,6 +61,7 @@ use view::{DoneView, Items, Timed};
 pub struct Calls {
     pub committer: Committer,
     pub queries: Queries,
+    pub lines: Lines,
     pub life: Arc<Life>,
     pub clock: Clock,
     pub keys: Keys,
@@ -92,7 +97,7 @@ pub fn bearer(header: Option<&[u8]>) -> Result<&str, Problem> {
 }
 
 /// A request of somebody we know, however it came.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Call {
     pub calls: Arc<Calls>,
     pub caller: Arc<Caller>,
@@ -136,7 +141,7 @@ impl Call {
     }
 
     fn holder(&self, session: Option<SessionId>) -> Holder {
-        Holder { owner: self.caller.owner.clone(), session, name: self.caller.name.clone() }
+        Holder { owner: self.caller.owner.clone(), session, name: self.caller.name.clone(), kind: self.caller.kind }
     }
 
     fn ttl(&self, given: Option<u32>) -> Result<Option<Ttl>, Problem> {
@@ -158,10 +163,20 @@ impl Call {
 
     /// Has a command on one document committed, and shows what was done.
     async fn one(&self, command: Command) -> Result<Timed<DoneView>, Problem> {
+        Ok(self.one_lock(command).await?.0)
+    }
+
+    /// The same, with the lock itself if it lives.
+    async fn one_lock(&self, command: Command) -> Result<(Timed<DoneView>, Option<Lock>), Problem> {
         let done = self.submit(command).await?.single();
         let now = self.now();
         let done = done.map_err(|refusal| refusal::problem(&refusal, &self.caller, now))?;
-        Ok(Timed { answer: DoneView::new(&done, &self.caller, now), server_time: now })
+        let answer = Timed { answer: DoneView::new(&done, &self.caller, now), server_time: now };
+        let lock = match done {
+            Done::Live { lock, .. } => Some(lock),
+            Done::Ended { .. } | Done::Waiting { .. } | Done::LeftLine | Done::Asked(_) => None,
+        };
+        Ok((answer, lock))
     }
 
     /// Has a command on several documents committed, and shows what was done to each.

@@ -21,7 +21,9 @@ pub(super) fn code(refusal: &Refusal) -> Code {
         Refusal::CapacityMismatch { .. } => Code::CapacityMismatch,
         Refusal::RequestIdReused => Code::RequestIdReused,
         Refusal::TakeOverForbidden { .. } => Code::RoleForbids,
-        Refusal::LimitReached { .. } => Code::LimitReached,
+        Refusal::LimitReached { .. } | Refusal::TooManyWaits { .. } => Code::LimitReached,
+        Refusal::AskedTooSoon { .. } => Code::RateLimited,
+        Refusal::AskNotFound => Code::NotFound,
     }
 }
 
@@ -79,5 +81,12 @@ pub(super) fn problem(refusal: &Refusal, caller: &Caller, now: Timestamp) -> Pro
                 .with("lock", LockView::new(lock, caller, now))
         }
         Refusal::LimitReached { limit } => problem(&format!("One owner may hold {limit} locks.")).with("limit", limit),
+        Refusal::TooManyWaits { limit } => {
+            problem(&format!("One owner may wait for {limit} locks at once.")).with("limit", limit)
+        }
+        Refusal::AskedTooSoon { again_at } => {
+            problem("You have asked for this lock a moment ago.").retry_after_ms(again_at.millis_since(now).max(0))
+        }
+        Refusal::AskNotFound => problem("There is no such ask of yours."),
     }
 }

@@ -43,7 +43,7 @@ pub async fn run(call: &Call, name: DocumentName, request: UnlockRequest) -> Res
         tenant,
         keys,
         owner: call.caller.owner.clone(),
-        named: Named { lease_id: request.lease_id, session: request.session_id },
+        named: Named { lease_id: request.lease_id, session: request.session_id, hold: None },
         document_version: request.document_version,
         request: id,
     };

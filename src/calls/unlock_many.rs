@@ -37,7 +37,7 @@ pub async fn run(call: &Call, room: RoomId, request: UnlockManyRequest) -> Resul
         tenant: call.caller.tenant.clone(),
         keys,
         owner: call.caller.owner.clone(),
-        named: Named { lease_id: None, session: request.session_id },
+        named: Named { session: request.session_id, ..Named::default() },
         document_version: None,
         request: id,
     };

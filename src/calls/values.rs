@@ -1,6 +1,6 @@
 //! Values of requests that have a range or a form of their own: who holds one of these need not check it again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,49 @@ impl Linger {
     }
 }
 
+/// How long a request waits: up to 55 seconds, so that proxies do not end it first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitTime(u32);
+
+impl WaitTime {
+    /// None if the request does not wait at all.
+    pub fn parse(millis: Option<u32>) -> Result<Option<Self>, Problem> {
+        match millis.unwrap_or_default() {
+            0 => Ok(None),
+            millis @ 1..=55_000 => Ok(Some(Self(millis))),
+            _ => Err(Problem::invalid("wait_ms", "must be 0 to 55000")),
+        }
+    }
+
+    pub fn duration(self) -> Duration {
+        Duration::from_millis(self.0.into())
+    }
+}
+
+/// What keeps a lock alive besides heartbeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// The socket that it was locked by, as long as it answers pings.
+    Connection,
+}
+
+/// What somebody says with an ask or its answer: at most 500 bytes, no control characters.
+pub fn message(given: Option<String>) -> Result<Option<Arc<str>>, Problem> {
+    given.map(|text| text_of("message", text)).transpose()
+}
+
+fn text_of(field: &str, text: String) -> Result<Arc<str>, Problem> {
+    const MAX_BYTES: usize = 500;
+    if text.len() > MAX_BYTES {
+        return Err(Problem::invalid(field, format!("must be at most {MAX_BYTES} bytes")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Problem::invalid(field, "must not contain control characters"));
+    }
+    Ok(text.into())
+}
+
 /// How many items a page has: 1 to 1000, 100 unless given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit(u64);
@@ -79,16 +122,8 @@ impl PageLimit {
 pub struct Note(Arc<str>);
 
 impl Note {
-    const MAX_BYTES: usize = 500;
-
     pub fn parse(reason: String) -> Result<Self, Problem> {
-        if reason.len() > Self::MAX_BYTES {
-            return Err(Problem::invalid("reason", format!("must be at most {} bytes", Self::MAX_BYTES)));
-        }
-        if reason.chars().any(char::is_control) {
-            return Err(Problem::invalid("reason", "must not contain control characters"));
-        }
-        Ok(Self(reason.into()))
+        text_of("reason", reason).map(Self)
     }
 
     pub fn text(&self) -> Arc<str> {

@@ -10,7 +10,7 @@ use super::{Code, refusal};
 use crate::{
     auth::{Caller, Role},
     locking::{
-        Done, Failed, Lock, Metadata, Refusal, Timestamp,
+        Activity, Ask, AskOutcome, Done, Failed, Holder, HolderKind, Lock, Metadata, Refusal, Timestamp,
         names::{DocumentId, DocumentVersion, OwnerId, RoomId, SessionId},
     },
 };
@@ -36,9 +36,13 @@ pub struct LockView {
     #[schema(minimum = 0)]
     expires_in_ms: i64,
     ttl_seconds: u32,
+    /// What the holder last said of itself.
+    activity: Activity,
+    /// When the holder was last known to be active.
+    active_at: Timestamp,
     #[schema(required)]
     metadata: Option<Metadata>,
-    /// As the previous holder left it.
+    /// As the previous holder left it, or as this one has saved since.
     #[schema(required)]
     document_version: Option<DocumentVersion>,
 }
@@ -54,6 +58,19 @@ pub struct HolderView {
     session_id: Option<Option<SessionId>>,
     #[schema(value_type = Option<String>, required)]
     name: Option<Arc<str>>,
+    kind: HolderKind,
+}
+
+impl HolderView {
+    /// `sees_all`: with what only the owner and admins may see.
+    pub fn shown(holder: &Holder, sees_all: bool) -> Self {
+        Self {
+            owner_id: holder.owner.clone(),
+            session_id: sees_all.then(|| holder.session.clone()),
+            name: holder.name.clone(),
+            kind: holder.kind,
+        }
+    }
 }
 
 impl LockView {
@@ -69,15 +86,13 @@ impl LockView {
             lease_id: sees_all.then_some(lock.lease_id),
             hold: lock.hold,
             fencing_token: lock.fencing_token,
-            holder: HolderView {
-                owner_id: lock.holder.owner.clone(),
-                session_id: sees_all.then(|| lock.holder.session.clone()),
-                name: lock.holder.name.clone(),
-            },
+            holder: HolderView::shown(&lock.holder, sees_all),
             acquired_at: lock.acquired_at,
             expires_at: lock.expires_at,
             expires_in_ms: lock.expires_in_ms(now),
             ttl_seconds: lock.ttl_seconds,
+            activity: lock.activity,
+            active_at: lock.active_at,
             metadata: lock.metadata.clone(),
             document_version: lock.document_version.clone(),
         }
@@ -90,6 +105,10 @@ impl LockView {
 pub enum DoneView {
     Live(LiveView),
     Ended(EndedView),
+    /// Somebody else's lock, which the caller waits for.
+    Held(LockView),
+    Asked(HandoverView),
+    LeftLine {},
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -103,13 +122,49 @@ pub struct LiveView {
     handovers: Vec<HandoverView>,
 }
 
+/// An ask for a lock.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Handover)]
 pub struct HandoverView {
     handover_id: Uuid,
+    room: RoomId,
+    document: DocumentId,
     by: HolderView,
-    #[schema(required)]
-    message: Option<String>,
+    #[schema(value_type = Option<String>, required)]
+    message: Option<Arc<str>>,
+    /// `open`, or how it ended: `granted`, `denied`, `unanswered`, `cancelled` or `moot`.
+    outcome: &'static str,
+    /// What the holder said with its answer.
+    #[schema(value_type = Option<String>, required)]
+    answer: Option<Arc<str>>,
+    /// How long the holder has to answer.
+    #[schema(minimum = 0)]
+    expires_in_ms: i64,
+    /// The asker's, if it was granted just now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    lock: Option<Box<LockView>>,
+}
+
+impl HandoverView {
+    pub fn new(ask: &Ask, caller: &Caller, now: Timestamp) -> Self {
+        let left_ms = if ask.outcome.is_some() { 0 } else { ask.expires_at.millis_since(now).max(0) };
+        Self {
+            handover_id: ask.id,
+            room: ask.key.room.clone(),
+            document: ask.key.document.clone(),
+            by: HolderView::shown(&ask.asker, caller.owner == ask.asker.owner || caller.role == Role::Admin),
+            message: ask.message.clone(),
+            outcome: ask.outcome.map_or("open", AskOutcome::name),
+            answer: ask.answer.clone(),
+            expires_in_ms: left_ms,
+            lock: None,
+        }
+    }
+
+    pub(super) fn with_lock(self, lock: &Lock, caller: &Caller, now: Timestamp) -> Self {
+        Self { lock: Some(Box::new(LockView::new(lock, caller, now))), ..self }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -123,11 +178,14 @@ pub struct EndedView {
 impl DoneView {
     pub fn new(done: &Done, caller: &Caller, now: Timestamp) -> Self {
         match done {
-            Done::Live { lock, resumed } => Self::Live(LiveView {
+            Done::Live { lock, resumed, asks, .. } => Self::Live(LiveView {
                 lock: LockView::new(lock, caller, now),
                 resumed: *resumed,
-                handovers: Vec::new(),
+                handovers: asks.iter().map(|ask| HandoverView::new(ask, caller, now)).collect(),
             }),
+            Done::Waiting { lock, .. } => Self::Held(LockView::new(lock, caller, now)),
+            Done::Asked(ask) => Self::Asked(HandoverView::new(ask, caller, now)),
+            Done::LeftLine => Self::LeftLine {},
             Done::Ended { key, fencing_token } => {
                 Self::Ended(EndedView { document: key.document.clone(), released: true, fencing_token: *fencing_token })
             }
@@ -171,7 +229,10 @@ impl FailedView {
             | Refusal::Mismatch
             | Refusal::CapacityMismatch { .. }
             | Refusal::RequestIdReused
-            | Refusal::LimitReached { .. } => (None, None),
+            | Refusal::LimitReached { .. }
+            | Refusal::TooManyWaits { .. }
+            | Refusal::AskedTooSoon { .. }
+            | Refusal::AskNotFound => (None, None),
         };
         Self {
             document: failed.key.document.clone(),

@@ -10,7 +10,10 @@ use std::sync::{
 
 use tokio::sync::{Notify, mpsc};
 
-use crate::{locking::Lock, storage::batch::Appended};
+use crate::{
+    locking::Lock,
+    storage::{batch::Appended, soft_state::ActivitySaid},
+};
 
 const QUEUE: usize = 4096;
 
@@ -22,6 +25,7 @@ pub struct Extension(pub Lock);
 pub enum Announcement {
     Appended(Appended),
     Extended(Vec<Extension>),
+    Activity(Vec<ActivitySaid>),
     /// It is not known whether anything was committed.
     Unknown,
 }
@@ -69,6 +73,13 @@ impl Announcer {
         if !locks.is_empty() {
             // Notices of extended locks may be lost.
             let _ = self.announcements.try_send(Announcement::Extended(locks));
+        }
+    }
+
+    pub fn activity(&self, said: Vec<ActivitySaid>) {
+        if !said.is_empty() {
+            // It may be lost.
+            let _ = self.announcements.try_send(Announcement::Activity(said));
         }
     }
 

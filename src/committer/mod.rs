@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     contention::Contention,
-    locking::{Command, Outcome},
+    locking::{Command, LeaseId, Outcome},
     metrics::Metrics,
     storage::{StorageError, Writers},
 };
@@ -117,6 +117,16 @@ impl Committer {
     /// Deletes some rows that are past their retention. Returns how many.
     pub async fn prune(&self) -> Result<usize, SubmitError> {
         self.chore(Chore::Prune).await
+    }
+
+    /// Gives tickets another life; answers those that are not there any more.
+    pub async fn renew_tickets(&self, tickets: Vec<LeaseId>) -> Result<Vec<LeaseId>, SubmitError> {
+        self.chore(|reply| Chore::RenewTickets(tickets, reply)).await
+    }
+
+    /// Deletes some tickets that nobody has renewed; answers how many.
+    pub async fn delete_dead_tickets(&self) -> Result<usize, SubmitError> {
+        self.chore(Chore::DeleteDeadTickets).await
     }
 
     async fn chore<T>(&self, chore: impl FnOnce(Reply<T>) -> Chore) -> Result<T, SubmitError> {

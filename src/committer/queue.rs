@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::SubmitError;
 use crate::{
-    locking::{Command, Outcome},
+    locking::{Command, LeaseId, Outcome},
     metrics::Metrics,
     storage::StorageError,
 };
@@ -30,6 +30,10 @@ pub(super) enum Chore {
     Expire(Reply<usize>),
     /// Answered with how many rows were deleted.
     Prune(Reply<usize>),
+    /// Answered with those that are not there any more.
+    RenewTickets(Vec<LeaseId>, Reply<Vec<LeaseId>>),
+    /// Answered with how many were deleted.
+    DeleteDeadTickets(Reply<usize>),
 }
 
 /// Which lanes a worker takes from.

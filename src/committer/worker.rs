@@ -6,11 +6,12 @@ use super::queue::{Chore, Lanes, Queue, Reply, Taken};
 use crate::{
     committer::{Announcer, Extension},
     contention::Contention,
-    locking::{Command, Done, Outcome},
+    locking::{Command, DocumentKey, Done, Expire, Outcome},
     metrics::Metrics,
     storage::{
         StorageError, Writer,
         batch::{Appended, Committed},
+        soft_state::ActivitySaid,
     },
     time::clock::Stopwatch,
 };
@@ -78,6 +79,7 @@ impl Worker {
         if self.announcer.wants_extensions() {
             self.announcer.extended(extensions(commands, outcomes));
         }
+        self.announcer.activity(activities(outcomes));
         if outcomes.iter().any(Result::is_err) {
             self.announcer.unknown();
         }
@@ -114,6 +116,8 @@ impl Worker {
             }
             Chore::Expire(reply) => answer_chore(reply, self.expire()),
             Chore::Prune(reply) => answer_chore(reply, self.writer.prune(PRUNE_ROWS)),
+            Chore::RenewTickets(tickets, reply) => answer_chore(reply, self.writer.renew_tickets(&tickets)),
+            Chore::DeleteDeadTickets(reply) => answer_chore(reply, self.writer.delete_dead_tickets(PRUNE_ROWS)),
         }
     }
 
@@ -121,7 +125,19 @@ impl Worker {
         let expired = self.writer.expire(EXPIRE_LOCKS).inspect_err(|_| self.announcer.unknown())?;
         self.metrics.events.inc_by(expired.appended.as_ref().map_or(0, |appended| appended.events.len() as u64));
         self.announcer.appended(expired.appended.into_iter().collect());
+        self.serve_lines(expired.wanted)?;
         Ok(expired.looked_at)
+    }
+
+    /// Ends overdue locks that somebody wants, and gives their documents to those who wait.
+    fn serve_lines(&mut self, keys: Vec<DocumentKey>) -> Result<(), StorageError> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let commands = [Command::Expire(Expire { keys })];
+        let committed = self.timed(&commands).inspect_err(|_| self.announcer.unknown())?;
+        self.announce(&commands, &committed.outcomes, committed.appended);
+        Ok(())
     }
 
     fn timed(&mut self, commands: &[Command]) -> Result<Committed, StorageError> {
@@ -150,14 +166,26 @@ fn go_on_after(error: &StorageError) -> Result<(), Fatal> {
     }
 }
 
+/// What holders have said of themselves that they had not said before.
+fn activities(outcomes: &[Result<Outcome, StorageError>]) -> Vec<ActivitySaid> {
+    let done = outcomes.iter().flatten().flat_map(|outcome| &outcome.done);
+    let said = done.filter_map(|done| match done {
+        Done::Live { lock, activity_changed: true, .. } => {
+            Some(ActivitySaid { key: lock.key.clone(), activity: lock.activity, active_at: lock.active_at })
+        }
+        Done::Live { .. } | Done::Ended { .. } | Done::Waiting { .. } | Done::LeftLine | Done::Asked(_) => None,
+    });
+    said.collect()
+}
+
 /// Returns the locks whose end has moved past what the room was told: those extended or resumed.
 fn extensions(commands: &[Command], outcomes: &[Result<Outcome, StorageError>]) -> Vec<Extension> {
     let all = commands.iter().zip(outcomes).flat_map(|(command, outcome)| {
-        let is_heartbeat = matches!(command, Command::Extend(_));
+        let is_heartbeat = matches!(command, Command::Extend(_) | Command::Renew(_));
         let done = outcome.as_ref().map(|outcome| outcome.done.as_slice()).unwrap_or_default();
         done.iter().filter_map(move |done| match done {
-            Done::Live { lock, resumed } if is_heartbeat || *resumed => Some(Extension(lock.clone())),
-            Done::Live { .. } | Done::Ended { .. } => None,
+            Done::Live { lock, resumed, .. } if is_heartbeat || *resumed => Some(Extension(lock.clone())),
+            Done::Live { .. } | Done::Ended { .. } | Done::Waiting { .. } | Done::LeftLine | Done::Asked(_) => None,
         })
     });
     all.collect()

@@ -27,9 +27,10 @@ use crate::{
     calls::{Code, Problem},
     live::{
         Outbox, Place, Wire,
-        messages::{EventMessage, ExtensionMessage, PresenceMessage},
+        messages::{ActivityMessage, EventMessage, ExtensionMessage, PresenceMessage},
         subscribe::{Head, Listener, Start, Subscription},
     },
+    locking::EventName,
 };
 
 static WIRE: Wire = Wire {
@@ -39,6 +40,8 @@ static WIRE: Wire = Wire {
     },
     // Never called: no stream asks for extensions.
     extension: |lock| written(ExtensionMessage::TYPE, None, &ExtensionMessage::new(lock)),
+    ask: |ask, now| written(EventName::HandoverAsked.as_str(), None, &EventMessage::asked(ask, now)),
+    activity: |said| written(ActivityMessage::TYPE, None, &ActivityMessage::new(said)),
     presence: |room, change, participant| {
         let message = PresenceMessage::new(room, change, participant);
         written(message.r#type, None, &message)

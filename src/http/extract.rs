@@ -96,10 +96,26 @@ impl FromRequest for LeasePath {
     type Future = Ready<Result<Self, Problem>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let text = request.match_info().get("lease_id").unwrap_or_default();
-        let lease_id = Uuid::try_parse(text).map_err(|_| Problem::invalid("lease_id", "must be a UUID"));
-        ready(lease_id.map(Self))
+        ready(uuid(request, "lease_id").map(Self))
     }
+}
+
+/// `…/lock/handovers/{handover_id}`.
+#[derive(Debug)]
+pub struct HandoverPath(pub Uuid);
+
+impl FromRequest for HandoverPath {
+    type Error = Problem;
+    type Future = Ready<Result<Self, Problem>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(uuid(request, "handover_id").map(Self))
+    }
+}
+
+fn uuid(request: &HttpRequest, name: &str) -> Result<Uuid, Problem> {
+    let text = request.match_info().get(name).unwrap_or_default();
+    Uuid::try_parse(text).map_err(|_| Problem::invalid(name, "must be a UUID"))
 }
 
 fn segment<T>(

@@ -5,6 +5,7 @@ use actix_web::{HttpRequest, Responder, web};
 use super::{
     body::{Beacon, Fields},
     extract::{bearer, call_of},
+    receipt,
 };
 use crate::calls::{
     Call, DocumentName, Problem,
@@ -25,7 +26,8 @@ pub async fn lock_document(
     name: DocumentName,
     Fields(request): Fields<LockRequest>,
 ) -> Result<impl Responder, Problem> {
-    lock::run(&call, name, request).await.map(web::Json)
+    let (answer, receipt) = lock::run(&call, name, request).await?;
+    Ok(receipt::answer(&answer, receipt))
 }
 
 /// Heartbeat: the lock lives another ttl from now

@@ -14,12 +14,14 @@ mod cors;
 mod docs;
 mod event_stream;
 mod extract;
+mod handovers;
 mod health;
 mod locks;
 mod observe;
 mod openapi;
 mod problem;
 mod proxies;
+mod receipt;
 mod room_locks;
 pub mod server;
 mod stream_passes;
@@ -90,7 +92,16 @@ fn routes(config: &mut web::ServiceConfig) {
                 [get(locks::read_lock), post(locks::lock_document), put(locks::extend_lock), delete(locks::unlock)],
             ))
             .service(resource(&format!("{document}/lock/release"), [post(locks::release)]))
-            .service(resource(&format!("{document}/lock/verify"), [post(locks::verify)]));
+            .service(resource(&format!("{document}/lock/verify"), [post(locks::verify)]))
+            .service(resource(&format!("{document}/lock/handovers"), [post(handovers::ask_handover)]))
+            .service(resource(
+                &format!("{document}/lock/handovers/{{handover_id:[^/]*}}"),
+                [get(handovers::read_handover), delete(handovers::cancel_handover)],
+            ))
+            .service(resource(
+                &format!("{document}/lock/handovers/{{handover_id:[^/]*}}/answer"),
+                [post(handovers::answer_handover)],
+            ));
     }
     config
         .service(resource(

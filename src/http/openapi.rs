@@ -13,11 +13,11 @@ use utoipa::{
     },
 };
 
-use super::{admin, docs, event_stream, health, locks, problem::ProblemBody, room_locks, stream_passes};
+use super::{admin, docs, event_stream, handovers, health, locks, problem::ProblemBody, room_locks, stream_passes};
 use crate::{
     calls::problem,
     locking::{
-        EventName, Metadata, Timestamp,
+        Activity, EventName, HolderKind, Metadata, Timestamp,
         names::{DocumentId, DocumentVersion, MAX_NAME_BYTES, OwnerId, RequestId, RoomId, SessionId},
     },
 };
@@ -32,6 +32,10 @@ use crate::{
         locks::release,
         locks::read_lock,
         locks::verify,
+        handovers::ask_handover,
+        handovers::read_handover,
+        handovers::cancel_handover,
+        handovers::answer_handover,
         room_locks::room_locks,
         room_locks::lock_many,
         room_locks::extend_many,
@@ -53,6 +57,7 @@ use crate::{
     // In the order of the page at `/docs/`: what editors need comes first.
     tags(
         (name = "locks", description = "One document. Paths without `{document}` mean the room's own, `main`."),
+        (name = "handovers", description = "Asking the holder for a lock."),
         (name = "rooms", description = "Several documents of a room at once."),
         (name = "admin", description = "The lock table, the audit trail and figures. Takes the role admin."),
         (name = "operations", description = "For those who run the server."),
@@ -100,7 +105,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut Ope
 /// Adds the names in the path, and the problems any request may meet.
 fn complete(operation: &mut Operation, path: &str, method: &HttpMethod) {
     let statuses: &[u16] = match (path.starts_with("/api/"), method) {
-        (true, HttpMethod::Get) => &[400, 401, 403, 422, 429, 503],
+        (true, HttpMethod::Get) => &[400, 401, 403, 404, 422, 429, 503],
         (true, _) => &[400, 401, 403, 404, 409, 413, 415, 422, 429, 503],
         (false, _) => &[401, 403, 503],
     };
@@ -197,6 +202,14 @@ schemas! {
     problem::Code => ObjectBuilder::new()
         .schema_type(Type::String)
         .enum_values(Some(problem::Code::ALL.iter().map(|code| code.name())))
+        .build(),
+    Activity => ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(Activity::ALL.iter().map(|activity| activity.name())))
+        .build(),
+    HolderKind => ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(HolderKind::ALL.iter().map(|kind| kind.name())))
         .build(),
     EventName => ObjectBuilder::new()
         .schema_type(Type::String)

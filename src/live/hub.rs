@@ -15,6 +15,7 @@ use super::{
 use crate::{
     auth::{Caller, Role, RoomGlobs},
     locking::names::{OwnerId, RoomId, TenantId},
+    storage::soft_state::ActivitySaid,
 };
 
 pub(super) type SubscriberId = u64;
@@ -121,6 +122,10 @@ pub(super) enum Request {
         reply: oneshot::Sender<Vec<Sighting>>,
     },
     Heard(Elsewhere),
+    /// What holders have said to other servers.
+    HeardActivity(Vec<ActivitySaid>),
+    /// What other servers have to be told of that.
+    UntoldActivity(oneshot::Sender<Vec<ActivitySaid>>),
     /// Answered when everything before it has been done.
     Settle(oneshot::Sender<()>),
 }

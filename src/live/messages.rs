@@ -6,11 +6,12 @@ use uuid::Uuid;
 
 use super::presence::{Participant, PresenceChange};
 use crate::{
-    calls::view::LockView,
+    calls::view::{HolderView, LockView},
     locking::{
-        DocumentKey, Event, EventKind, Lock, Timestamp,
-        names::{DocumentId, MAX_NAME_BYTES, OwnerId, RoomId},
+        Activity, Ask, AskOutcome, DocumentKey, Event, EventKind, EventName, Lock, Timestamp,
+        names::{DocumentId, DocumentVersion, MAX_NAME_BYTES, OwnerId, RoomId},
     },
+    storage::soft_state::ActivitySaid,
 };
 
 /// The client's own name for a command: a text or a number, told again in the answer.
@@ -78,6 +79,33 @@ pub enum EventMessage<'a> {
         fencing_token: i64,
         reason: &'static str,
         by: Option<&'a OwnerId>,
+        document_version: Option<&'a DocumentVersion>,
+    },
+    Saved {
+        r#type: &'static str,
+        sequence: i64,
+        room: &'a RoomId,
+        document: &'a DocumentId,
+        fencing_token: i64,
+        document_version: Option<&'a DocumentVersion>,
+        by: &'a OwnerId,
+    },
+    HandoverAsked {
+        r#type: &'static str,
+        handover_id: Uuid,
+        room: &'a RoomId,
+        document: &'a DocumentId,
+        by: HolderView,
+        message: Option<&'a str>,
+        expires_in_ms: i64,
+    },
+    HandoverAnswered {
+        r#type: &'static str,
+        handover_id: Uuid,
+        room: &'a RoomId,
+        document: &'a DocumentId,
+        outcome: &'static str,
+        message: Option<&'a str>,
     },
 }
 
@@ -87,14 +115,48 @@ impl<'a> EventMessage<'a> {
         let DocumentKey { room, document, .. } = &event.lock.key;
         let r#type = event.kind.name().as_str();
         match &event.kind {
-            EventKind::Locked => {
+            EventKind::Locked { .. } => {
                 let lock = LockView::shown(&event.lock, sees_all, event.at);
                 Self::Locked { r#type, sequence, room, document, lock }
             }
             EventKind::Unlocked { reason, by, .. } => {
                 let (fencing_token, reason, by) = (event.lock.fencing_token, reason.name(), by.as_ref());
-                Self::Unlocked { r#type, sequence, room, document, fencing_token, reason, by }
+                let document_version = event.lock.document_version.as_ref();
+                Self::Unlocked { r#type, sequence, room, document, fencing_token, reason, by, document_version }
             }
+            EventKind::Saved => Self::Saved {
+                r#type,
+                sequence,
+                room,
+                document,
+                fencing_token: event.lock.fencing_token,
+                document_version: event.lock.document_version.as_ref(),
+                by: &event.lock.holder.owner,
+            },
+            EventKind::HandoverAsked(ask) => Self::asked(ask, event.at),
+            EventKind::HandoverAnswered(ask) => Self::HandoverAnswered {
+                r#type,
+                handover_id: ask.id,
+                room,
+                document,
+                outcome: ask.outcome.map_or("open", AskOutcome::name),
+                message: ask.answer.as_deref(),
+            },
+        }
+    }
+}
+
+impl<'a> EventMessage<'a> {
+    /// An open ask, as its holder hears it at this moment.
+    pub fn asked(ask: &'a Ask, now: Timestamp) -> Self {
+        Self::HandoverAsked {
+            r#type: EventName::HandoverAsked.as_str(),
+            handover_id: ask.id,
+            room: &ask.key.room,
+            document: &ask.key.document,
+            by: HolderView::shown(&ask.asker, false),
+            message: ask.message.as_deref(),
+            expires_in_ms: ask.expires_at.millis_since(now).max(0),
         }
     }
 }
@@ -114,6 +176,25 @@ impl<'a> ExtensionMessage<'a> {
     pub fn new(lock: &'a Lock) -> Self {
         let DocumentKey { room, document, .. } = &lock.key;
         Self { r#type: Self::TYPE, room, document, expires_at: lock.expires_at }
+    }
+}
+
+/// A holder has said something else of itself. It is in no log.
+#[derive(Debug, Serialize)]
+pub struct ActivityMessage<'a> {
+    r#type: &'static str,
+    room: &'a RoomId,
+    document: &'a DocumentId,
+    activity: Activity,
+    active_at: Timestamp,
+}
+
+impl<'a> ActivityMessage<'a> {
+    pub const TYPE: &'static str = "LockActivity";
+
+    pub fn new(said: &'a ActivitySaid) -> Self {
+        let DocumentKey { room, document, .. } = &said.key;
+        Self { r#type: Self::TYPE, room, document, activity: said.activity, active_at: said.active_at }
     }
 }
 

@@ -42,6 +42,8 @@ use tokio::sync::watch;
 
 use crate::{
     calls::{Code, Problem},
+    keeper::Keeper,
+    lines::Lines,
     storage::Queries,
     time::clock::Clock,
 };
@@ -61,6 +63,8 @@ pub struct Live {
     pub clock: Clock,
     pub admission: Arc<Admission>,
     pub passes: StreamPasses,
+    pub lines: Lines,
+    pub keeper: Keeper,
     pub rooms_per_socket: u32,
     is_draining: AtomicBool,
     /// Once it is set, sockets close at a moment of their own within this time.
@@ -74,6 +78,7 @@ impl Live {
         clock: Clock,
         admission: Arc<Admission>,
         passes: StreamPasses,
+        (lines, keeper): (Lines, Keeper),
         rooms_per_socket: u32,
     ) -> Self {
         Self {
@@ -82,6 +87,8 @@ impl Live {
             clock,
             admission,
             passes,
+            lines,
+            keeper,
             rooms_per_socket,
             is_draining: AtomicBool::new(false),
             drain: watch::Sender::new(None),

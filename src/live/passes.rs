@@ -15,7 +15,7 @@ use crate::{
     auth::{Caller, Role, RoomGlobs},
     calls::{Call, Code, Problem, view::Timed},
     locking::{
-        Timestamp,
+        HolderKind, Timestamp,
         names::{OwnerId, RoomId, TenantId},
     },
     storage::SoftState,
@@ -42,6 +42,8 @@ pub struct StreamPass {
     tenant: TenantId,
     owner: OwnerId,
     name: Option<Arc<str>>,
+    #[serde(default)]
+    kind: HolderKind,
     role: Role,
     may_see: Option<Vec<String>>,
     may_take_over: bool,
@@ -97,6 +99,7 @@ impl StreamPass {
             tenant: caller.tenant.clone(),
             owner: caller.owner.clone(),
             name: caller.name.clone(),
+            kind: caller.kind,
             role: caller.role,
             may_see: caller.rooms.patterns().map(<[_]>::to_vec),
             may_take_over: caller.may_take_over,
@@ -111,6 +114,7 @@ impl StreamPass {
             tenant: self.tenant,
             owner: self.owner,
             name: self.name,
+            kind: self.kind,
             role: self.role,
             rooms: RoomGlobs::from_stored(self.may_see),
             may_take_over: self.may_take_over,

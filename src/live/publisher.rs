@@ -25,10 +25,13 @@ use super::{
 };
 use crate::{
     committer::{Announcement, Announcements, Extension},
+    keeper::Keeper,
+    lines::Lines,
     locking::{Timestamp, names::TenantId},
     storage::{
         Queries, StorageError, Tail,
         batch::Appended,
+        soft_state::ActivitySaid,
         tail::{Head, Sequenced},
     },
     time::clock::Clock,
@@ -45,6 +48,9 @@ pub struct Publisher {
     clock: Clock,
     queries: Queries,
     announcements: Announcements,
+    /// Those on this server who wait for what the log says.
+    lines: Lines,
+    keeper: Keeper,
     requests: mpsc::UnboundedReceiver<Request>,
     hub: Hub,
     tail: Option<Tail>,
@@ -62,6 +68,7 @@ impl Publisher {
         queries: Queries,
         tail: Option<Tail>,
         clock: Clock,
+        (lines, keeper): (Lines, Keeper),
         subscriptions: IntGauge,
     ) -> (Self, Hub) {
         let (sender, requests) = mpsc::unbounded_channel();
@@ -78,6 +85,8 @@ impl Publisher {
             clock,
             queries,
             announcements,
+            lines,
+            keeper,
             requests,
             hub: hub.clone(),
             tail,
@@ -117,6 +126,7 @@ impl Publisher {
                     self.appended(appended).await;
                 }
                 Announcement::Extended(locks) => self.extended(&locks),
+                Announcement::Activity(said) => self.activity(said),
                 Announcement::Unknown => self.is_behind = true,
             }
             next = self.announcements.queue.try_recv().ok();
@@ -152,6 +162,20 @@ impl Publisher {
         self.rooms.send();
     }
 
+    /// Tells the rooms what holders say of themselves, and keeps it for other servers.
+    fn activity(&mut self, said: Vec<ActivitySaid>) {
+        self.tell_activity(&said);
+        self.presence.note_activity(said);
+    }
+
+    fn tell_activity(&mut self, said: &[ActivitySaid]) {
+        for said in said {
+            let room = (said.key.tenant.clone(), said.key.room.clone());
+            self.rooms.offer(&room, |wire| (wire.activity)(said));
+        }
+        self.rooms.send();
+    }
+
     fn requested(&mut self, request: Request) {
         match request {
             Request::Join { tenant, subscribers, told, reply } => {
@@ -174,6 +198,10 @@ impl Publisher {
             Request::Heard(said) => {
                 self.presence.heard(said);
                 self.tell_news();
+            }
+            Request::HeardActivity(said) => self.tell_activity(&said),
+            Request::UntoldActivity(reply) => {
+                let _ = reply.send(self.presence.take_untold_activity());
             }
             Request::Leave { tenant, scope, id } => self.rooms.leave(tenant, scope, id),
             Request::Settle(reply) => {
@@ -239,6 +267,8 @@ impl Publisher {
                 tracing::warn!(sequence, watermark = self.rooms.watermark(), "events are missing from the log");
                 self.rooms.skip_to(sequence - 1);
             }
+            self.lines.heard(&event);
+            self.keeper.heard(&event);
             self.rooms.publish(event);
         }
         self.rooms.send();

@@ -182,8 +182,11 @@ impl Rooms {
         let mut missed = Vec::new();
         for notice in self.recent.iter().skip(known).filter(|notice| notice.event.lock.key.tenant == *tenant) {
             let room = &notice.event.lock.key.room;
-            let is_meant =
-                |subscriber: &&Subscriber| notice.at.sequence > subscriber.after && subscriber.scope.includes(room);
+            let is_meant = |subscriber: &&Subscriber| {
+                notice.at.sequence > subscriber.after
+                    && subscriber.scope.includes(room)
+                    && notice.event.is_for(&subscriber.owner)
+            };
             missed.extend(subscribers.iter().filter(is_meant).map(|subscriber| (subscriber, Arc::clone(notice))));
             if missed.len() > AT_ONCE {
                 return None;
@@ -226,6 +229,7 @@ impl Rooms {
 /// Puts the notice into the subscriber's outbox; returns whether the subscriber is still there.
 fn tell(subscriber: &Subscriber, notice: &Notice, due: &mut Due) -> bool {
     notice.at.sequence <= subscriber.after
+        || !notice.event.is_for(&subscriber.owner)
         || subscriber.outbox.notify(notice.at.sequence, notice.bytes_for(subscriber), due).is_ok()
 }
 
@@ -235,7 +239,7 @@ mod tests {
     use crate::{
         live::wire::tests::ANY,
         locking::{
-            DocumentKey, EventKind, Holder, Timestamp,
+            Activity, DocumentKey, EventKind, Holder, HolderKind, Span, Timestamp,
             names::{DocumentId, OwnerId, RoomId},
         },
     };
@@ -275,17 +279,25 @@ mod tests {
             lease_id: Uuid::nil(),
             hold: 1,
             fencing_token: 1,
-            holder: Holder { owner: OwnerId::parse("bob").unwrap(), session: None, name: None },
+            holder: Holder {
+                owner: OwnerId::parse("bob").unwrap(),
+                session: None,
+                name: None,
+                kind: HolderKind::Person,
+            },
             acquired_at: at,
             expires_at: at,
             due_at: at,
             ttl_seconds: 30,
             metadata: None,
             document_version: None,
-            linger_ms: None,
+            span: Span::Ttl,
+            activity: Activity::Active,
+            active_at: at,
+            is_wanted: false,
             extend_ids: Vec::new(),
         };
-        Event { at, lock, kind: EventKind::Locked }
+        Event { at, lock, kind: EventKind::Locked { waited_ms: None } }
     }
 
     #[test]

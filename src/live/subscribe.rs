@@ -25,13 +25,15 @@ pub use crate::storage::tail::{Head, Start};
 use crate::{
     auth::{Caller, Role},
     calls::{Problem, view::LockView},
-    locking::{Event, names::RoomId},
+    locking::{Event, EventName, names::RoomId},
     storage::tail::{Sequenced, Told},
 };
 
 /// A page ends with the item that makes it this large.
 const PAGE_BYTES: usize = 32 * 1024;
 const PAGE_EVENTS: u64 = 200;
+/// How many open asks a newcomer is told.
+const OPEN_ASKS: u64 = 20;
 /// A client that does not take a page for this long is too slow.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -97,7 +99,23 @@ impl Listener {
         let membership = Membership { known, seat: None, extensions, _presence: presence };
         let mut memberships = Memberships::from([(subscription.room, membership)]);
         self.go_on(&mut memberships, Some(listed)).await?;
+        self.repeat_asks(&memberships).await?;
         Ok(memberships)
+    }
+
+    /// Tells a holder the asks that are open: it may have been away when they came. One that comes meanwhile is told twice.
+    async fn repeat_asks(&self, memberships: &Memberships) -> Result<(), End> {
+        if self.caller.role < Role::Editor {
+            return Ok(());
+        }
+        let (tenant, holder) = (&self.caller.tenant, &self.caller.owner);
+        for room in memberships.keys() {
+            let asks = self.live.queries.open_asks(tenant, room, Some(holder), OPEN_ASKS).await;
+            for ask in asks.map_err(|error| End::cut_off(&error.into()))? {
+                self.outbox.push_page((self.wire.ask)(&ask, self.live.clock.now()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Goes on from what is known of each room, with neither snapshot nor gap: by the log, over all rooms in its order,
@@ -135,7 +153,8 @@ impl Listener {
         drop(turn);
         let (events, head) = read.map_err(|error| End::cut_off(&error.into()))?;
         let is_new = |(sequence, event): &&Sequenced| {
-            memberships.get(&event.lock.key.room).is_some_and(|membership| *sequence > membership.known)
+            event.is_for(&self.caller.owner)
+                && memberships.get(&event.lock.key.room).is_some_and(|membership| *sequence > membership.known)
         };
         for (sequence, event) in events.iter().filter(is_new) {
             let at = Head { epoch: head.epoch, sequence: *sequence };
@@ -166,7 +185,11 @@ impl Listener {
             }
             Told::Missed(events) => {
                 let message = |(at, event): &Sequenced| raw(&EventMessage::new(event, *at, self.sees_all(event)));
-                (events.iter().map(message).collect(), true)
+                let is_told = |(_, event): &&Sequenced| {
+                    // Open asks are told again anyway; of the others nothing can come any more.
+                    event.is_for(&self.caller.owner) && event.kind.name() != EventName::HandoverAsked
+                };
+                (events.iter().filter(is_told).map(message).collect(), true)
             }
         };
         let start = PageStart { epoch: head.epoch, sequence: head.sequence, recovered, server_time: now };

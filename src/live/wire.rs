@@ -10,8 +10,8 @@ use super::{
     presence::{Participant, PresenceChange},
 };
 use crate::{
-    locking::{Event, Lock, names::RoomId},
-    storage::tail::Head,
+    locking::{Ask, Event, Lock, Timestamp, names::RoomId},
+    storage::{soft_state::ActivitySaid, tail::Head},
 };
 
 /// How a transport writes what a room hears. There is one `static` per format, in the transport's folder; everyone who
@@ -24,6 +24,10 @@ pub struct Wire {
     pub event: fn(event: &Event, at: Head, sees_all: bool) -> Bytes,
     /// A lock that was extended.
     pub extension: fn(lock: &Lock) -> Bytes,
+    /// An open ask, told again to a holder that has come back.
+    pub ask: fn(ask: &Ask, now: Timestamp) -> Bytes,
+    /// What a holder says of itself.
+    pub activity: fn(said: &ActivitySaid) -> Bytes,
     /// Somebody came or went.
     pub presence: fn(room: &RoomId, change: PresenceChange, participant: &Participant) -> Bytes,
     /// A page of what a newcomer is told. `complete_to`: on the last page, up to where its reader then knows the room.
@@ -86,6 +90,8 @@ pub(super) mod tests {
             name,
             event: |_, _, _| Bytes::from_static(b"notice"),
             extension: |_| Bytes::new(),
+            ask: |_, _| Bytes::new(),
+            activity: |_| Bytes::new(),
             presence: |_, _, _| Bytes::new(),
             page: |_, _| Bytes::new(),
         }

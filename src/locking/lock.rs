@@ -27,6 +27,80 @@ pub struct Holder {
     pub owner: OwnerId,
     pub session: Option<SessionId>,
     pub name: Option<Arc<str>>,
+    pub kind: HolderKind,
+}
+
+/// What holds a lock, as its token says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HolderKind {
+    #[default]
+    Person,
+    Agent,
+    Job,
+}
+
+/// What a holder last said of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activity {
+    #[default]
+    Active,
+    Idle,
+    Away,
+}
+
+macro_rules! stored_by_name {
+    ($($Type:ident { $($Variant:ident $name:literal),+ }),+ $(,)?) => {$(
+        impl $Type {
+            pub const ALL: &[Self] = &[$(Self::$Variant),+];
+
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$Variant => $name,)+ }
+            }
+
+            /// A name that nobody here has written counts as the default.
+            pub fn from_stored(name: Option<&str>) -> Self {
+                Self::ALL.iter().copied().find(|known| Some(known.name()) == name).unwrap_or_default()
+            }
+        }
+    )+};
+}
+
+stored_by_name! {
+    HolderKind { Person "person", Agent "agent", Job "job" },
+    Activity { Active "active", Idle "idle", Away "away" },
+}
+
+/// How long the last write gave a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Span {
+    /// Its whole ttl.
+    #[default]
+    Ttl,
+    /// In milliseconds: its page said goodbye and may be back within this time; a heartbeat or a resume ends that.
+    Linger(u32),
+    /// In milliseconds: it was granted to somebody who waited, and nobody has claimed it yet.
+    Claim(u32),
+}
+
+impl Span {
+    /// From the two columns it is stored in.
+    pub fn from_stored(linger_ms: Option<u32>, claim_ms: Option<u32>) -> Self {
+        match (linger_ms, claim_ms) {
+            (Some(linger_ms), _) => Self::Linger(linger_ms),
+            (None, Some(claim_ms)) => Self::Claim(claim_ms),
+            (None, None) => Self::Ttl,
+        }
+    }
+
+    pub fn linger_ms(self) -> Option<u32> {
+        if let Self::Linger(millis) = self { Some(millis) } else { None }
+    }
+
+    pub fn claim_ms(self) -> Option<u32> {
+        if let Self::Claim(millis) = self { Some(millis) } else { None }
+    }
 }
 
 impl Holder {
@@ -51,9 +125,15 @@ pub struct Lock {
     pub due_at: Timestamp,
     pub ttl_seconds: u32,
     pub metadata: Option<Metadata>,
+    /// As the previous holder left it, or as this one has saved since.
     pub document_version: Option<DocumentVersion>,
-    /// Its page said goodbye and may be back within this time; a heartbeat or a resume ends that.
-    pub linger_ms: Option<u32>,
+    pub span: Span,
+    pub activity: Activity,
+    /// When the holder was last known to be active.
+    pub active_at: Timestamp,
+    /// Somebody waits in line for the document or asks for this lock: whoever ends it must look at both. It may stay set
+    /// when they have gone.
+    pub is_wanted: bool,
     /// Request ids of its last heartbeats, oldest first, at most [`Lock::EXTENDS_REMEMBERED`].
     pub extend_ids: Vec<RequestId>,
 }
@@ -74,13 +154,16 @@ impl Lock {
     /// How long the last write gave it: it was written at `expires_at - span_ms`, and grace after an outage gives it
     /// the same span again.
     pub fn span_ms(&self) -> i64 {
-        self.linger_ms.map_or(i64::from(self.ttl_seconds) * 1000, i64::from)
+        match self.span {
+            Span::Ttl => i64::from(self.ttl_seconds) * 1000,
+            Span::Linger(millis) | Span::Claim(millis) => millis.into(),
+        }
     }
 
     /// The same lock, with a whole ttl from now.
     #[must_use]
     pub(super) fn extended(&self, ttl_seconds: u32, now: Timestamp) -> Self {
-        Self { ttl_seconds, linger_ms: None, ..self.until(now.plus_seconds(ttl_seconds)) }
+        Self { ttl_seconds, span: Span::Ttl, ..self.until(now.plus_seconds(ttl_seconds)) }
     }
 
     /// The same lock, cut to `linger_ms` from now unless it ends sooner anyway.
@@ -88,7 +171,14 @@ impl Lock {
     pub(super) fn lingering(&self, linger_ms: u32, now: Timestamp) -> Self {
         let left = u32::try_from(self.expires_at.millis_since(now)).unwrap_or_default();
         let linger_ms = linger_ms.min(left);
-        Self { linger_ms: Some(linger_ms), ..self.until(now.plus_millis(i64::from(linger_ms))) }
+        Self { span: Span::Linger(linger_ms), ..self.until(now.plus_millis(i64::from(linger_ms))) }
+    }
+
+    /// The same lock, with what its holder says of itself.
+    #[must_use]
+    pub(super) fn acting(self, activity: Option<Activity>, now: Timestamp) -> Self {
+        let active_at = if activity == Some(Activity::Active) { now } else { self.active_at };
+        Self { activity: activity.unwrap_or(self.activity), active_at, ..self }
     }
 
     /// Every new end goes through here, because `due_at` must never be later than it.
@@ -108,7 +198,10 @@ impl Lock {
 
     /// How it ends when nobody ends it.
     pub(super) fn overdue_reason(&self) -> EndReason {
-        if self.linger_ms.is_some() { EndReason::Released } else { EndReason::Expired }
+        match self.span {
+            Span::Linger(_) => EndReason::Released,
+            Span::Ttl | Span::Claim(_) => EndReason::Expired,
+        }
     }
 }
 

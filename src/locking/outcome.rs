@@ -1,6 +1,6 @@
 //! What the caller is told.
 
-use super::{DocumentKey, EndReason, Lock, Timestamp};
+use super::{Ask, DocumentKey, EndReason, Lock, Ticket, Timestamp};
 
 /// One entry per document of the command. Locking is all or nothing: then either list is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,11 +15,25 @@ pub enum Done {
     Live {
         lock: Lock,
         resumed: bool,
+        /// Open asks for it.
+        asks: Vec<Ask>,
+        /// The holder says something else of itself than before.
+        activity_changed: bool,
     },
     Ended {
         key: DocumentKey,
         fencing_token: i64,
     },
+    /// It is not the caller's turn yet; `lock` is the one that is shown to it.
+    Waiting {
+        ticket: Ticket,
+        lock: Box<Lock>,
+        is_you: bool,
+    },
+    /// The ticket has been given up.
+    LeftLine,
+    /// As it is now.
+    Asked(Ask),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +67,16 @@ pub enum Refusal {
     LimitReached {
         limit: u32,
     },
+    /// One owner may wait so many times at once.
+    TooManyWaits {
+        limit: u32,
+    },
+    /// The same owner has asked for this document's lock a moment ago.
+    AskedTooSoon {
+        again_at: Timestamp,
+    },
+    /// There is no such ask, or it is nobody's business of the caller's.
+    AskNotFound,
 }
 
 impl Outcome {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    DocumentKey, EndReason, Fingerprint, LeaseId, Lock, Needs, Timestamp,
+    Ask, DocumentKey, EndReason, Fingerprint, Holder, LeaseId, Line, Lock, Needs, Ticket, Timestamp,
     decide::distinct,
     names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
 };
@@ -19,10 +19,16 @@ pub struct State {
     pub documents: HashMap<DocumentKey, DocumentRow>,
     /// Live and overdue ones, by document, in any order.
     pub locks: HashMap<DocumentKey, Vec<Lock>>,
+    /// Of documents that somebody waits for, as far as they were read.
+    pub lines: HashMap<DocumentKey, Line>,
+    /// Open asks, and ended ones that a command needs.
+    pub asks: HashMap<DocumentKey, Vec<Ask>>,
     pub memos: HashMap<MemoKey, Memo>,
     pub endings: HashMap<Lookup, Ending>,
     /// Of those owners who may get one more.
     pub owner_locks: HashMap<(TenantId, OwnerId), u32>,
+    /// How many tickets each owner has that may get one more.
+    pub owner_tickets: HashMap<(TenantId, OwnerId), u32>,
 }
 
 /// Settings that decisions depend on.
@@ -31,6 +37,8 @@ pub struct Policy {
     pub ttl_seconds: u32,
     /// 0: no limit.
     pub locks_per_owner: u32,
+    /// Tickets of one owner. 0: no limit.
+    pub waits_per_owner: u32,
     pub memo_retention_ms: i64,
     pub event_retention_ms: i64,
 }
@@ -38,7 +46,13 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         const DAY_MS: i64 = 86_400_000;
-        Self { ttl_seconds: 30, locks_per_owner: 0, memo_retention_ms: DAY_MS, event_retention_ms: 30 * DAY_MS }
+        Self {
+            ttl_seconds: 30,
+            locks_per_owner: 0,
+            waits_per_owner: 0,
+            memo_retention_ms: DAY_MS,
+            event_retention_ms: 30 * DAY_MS,
+        }
     }
 }
 
@@ -117,8 +131,17 @@ pub enum Change {
     Remember {
         key: MemoKey,
         memo: Memo,
+        /// Nothing is written if another request has used the id meanwhile.
+        if_unused: bool,
     },
     Forget(MemoKey),
+    /// A new ticket, or one that its holder has asked for again.
+    Queue(Ticket),
+    /// The ticket is served, given up or dead.
+    Dequeue(Ticket),
+    Ask(Ask),
+    /// The ask has got an outcome.
+    Answer(Ask),
 }
 
 impl State {
@@ -132,7 +155,7 @@ impl State {
         }
     }
 
-    pub fn apply(&mut self, change: &Change) {
+    pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::Grant(lock) => {
                 self.locks.entry(lock.key.clone()).or_default().push(lock.clone());
@@ -164,13 +187,46 @@ impl State {
                     row.version = Some(version.clone());
                 }
             }
-            Change::Remember { key, memo } => {
-                self.memos.insert(key.clone(), memo.clone());
+            Change::Remember { key, memo, if_unused } => {
+                if !(*if_unused && self.memos.contains_key(key)) {
+                    self.memos.insert(key.clone(), memo.clone());
+                }
             }
             Change::Forget(key) => {
                 self.memos.remove(key);
             }
+            Change::Queue(ticket) => {
+                let line = self.lines.entry(ticket.key.clone()).or_default();
+                line.last_place = line.last_place.max(ticket.place);
+                let is_new = line.tickets.insert(ticket.place, ticket.clone()).is_none();
+                if let Some(count) =
+                    self.owner_tickets.get_mut(&owner_in(&ticket.key, &ticket.holder)).filter(|_| is_new)
+                {
+                    *count += 1;
+                }
+            }
+            Change::Dequeue(ticket) => {
+                if let Some(line) = self.lines.get_mut(&ticket.key) {
+                    line.tickets.remove(&ticket.place);
+                }
+                if let Some(count) = self.owner_tickets.get_mut(&owner_in(&ticket.key, &ticket.holder)) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            Change::Ask(ask) | Change::Answer(ask) => {
+                let asks = self.asks.entry(ask.key.clone()).or_default();
+                match asks.iter_mut().find(|known| known.id == ask.id) {
+                    Some(known) => *known = ask.clone(),
+                    None => asks.push(ask.clone()),
+                }
+            }
         }
+    }
+
+    /// Open asks for a lease.
+    pub(super) fn asks_for(&self, lock: &Lock) -> impl Iterator<Item = &Ask> {
+        let asks = self.asks.get(&lock.key).map(Vec::as_slice).unwrap_or_default();
+        asks.iter().filter(|ask| ask.lease_id == lock.lease_id && ask.outcome.is_none())
     }
 
     pub(super) fn locks_of(&self, key: &DocumentKey) -> &[Lock] {
@@ -213,7 +269,11 @@ impl Which {
 }
 
 fn owner_of(lock: &Lock) -> (TenantId, OwnerId) {
-    (lock.key.tenant.clone(), lock.holder.owner.clone())
+    owner_in(&lock.key, &lock.holder)
+}
+
+fn owner_in(key: &DocumentKey, holder: &Holder) -> (TenantId, OwnerId) {
+    (key.tenant.clone(), holder.owner.clone())
 }
 
 fn names_of(lock: &Lock) -> impl Iterator<Item = Which> + use<> {

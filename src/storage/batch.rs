@@ -2,15 +2,17 @@
 //!
 //! The home, inside one transaction:
 //! 1. loads the rows of [`Batch::document_keys`] into `state.documents` and the locks of [`Batch::keys`] into
-//!    `state.locks`, under row locks, then [`Batch::memo_keys`], then [`Batch::lookups`];
+//!    `state.locks`, under row locks, then [`Batch::memo_keys`], then the lines and asks of [`Batch::line_keys`] with the
+//!    rows of those documents, then [`Batch::lookups`];
 //! 2. reads the time and calls [`Batch::decide`];
 //! 3. writes `changes` in order, appends `events` under the next sequences, commits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::StorageError;
 use crate::locking::{
-    Change, Command, Decision, DocumentKey, Event, Lookup, MemoKey, Needs, Outcome, Policy, State, Timestamp, decide,
+    Ask, AskNeeded, Change, Command, Decision, DocumentKey, Event, Line, Lookup, MemoKey, Needs, Outcome, Policy,
+    State, Ticket, TicketNeeded, Timestamp, decide,
     names::{OwnerId, TenantId},
 };
 
@@ -29,6 +31,8 @@ pub struct Expired {
     /// Locks whose time to be looked at had come; none if there are no more.
     pub looked_at: usize,
     pub appended: Option<Appended>,
+    /// Documents whose overdue locks somebody wants: their lines are served by a command of their own.
+    pub wanted: Vec<DocumentKey>,
 }
 
 /// Events as one transaction added them to the log; never none.
@@ -94,6 +98,57 @@ impl<'c> Batch<'c> {
             .collect()
     }
 
+    /// Owners who may get one ticket more.
+    pub fn waiters(&self) -> BTreeSet<(TenantId, OwnerId)> {
+        let waiting = self.needs().filter(|needs| needs.ticket.is_some());
+        let owners = waiting.filter_map(|needs| needs.grants_to);
+        owners.map(|(tenant, owner)| (tenant.clone(), owner.clone())).collect()
+    }
+
+    /// Documents whose lines and asks are needed, with how many tickets may be served beyond the document's capacity.
+    /// Once locks are loaded: a lock that is wanted says that somebody is there.
+    pub fn line_keys(&self) -> BTreeMap<&'c DocumentKey, usize> {
+        let is_wanted =
+            |key: &DocumentKey| self.state.locks.get(key).is_some_and(|locks| locks.iter().any(|lock| lock.is_wanted));
+        let mut keys = BTreeMap::new();
+        for needs in self.needs() {
+            for key in needs.keys.iter().filter(|key| needs.lines || is_wanted(key)) {
+                *keys.entry(*key).or_default() += needs.ends;
+            }
+        }
+        keys
+    }
+
+    /// Tickets that may stand anywhere in the line of a document.
+    pub fn tickets_needed(&self) -> impl Iterator<Item = (&'c DocumentKey, TicketNeeded<'c>)> {
+        self.needs().filter_map(|needs| Some((*needs.keys.first()?, needs.ticket?)))
+    }
+
+    /// Asks that may have ended.
+    pub fn asks_needed(&self) -> impl Iterator<Item = (&'c DocumentKey, AskNeeded<'c>)> {
+        self.needs().filter_map(|needs| Some((*needs.keys.first()?, needs.ask?)))
+    }
+
+    /// Adds what was read of a document's line, smallest place first: at most `served` tickets and the one after them.
+    pub fn add_line(&mut self, key: &DocumentKey, mut tickets: Vec<Ticket>, served: usize, last_place: i64) {
+        let read_to =
+            (tickets.len() > served).then(|| tickets.get(served.wrapping_sub(1)).map_or(0, |last| last.place));
+        tickets.truncate(served);
+        let tickets = tickets.into_iter().map(|ticket| (ticket.place, ticket)).collect();
+        self.state.lines.insert(key.clone(), Line { tickets, read_to, last_place });
+    }
+
+    pub fn add_ticket(&mut self, ticket: Ticket) {
+        self.state.lines.entry(ticket.key.clone()).or_default().tickets.insert(ticket.place, ticket);
+    }
+
+    pub fn add_ask(&mut self, ask: Ask) {
+        let asks = self.state.asks.entry(ask.key.clone()).or_default();
+        if asks.iter().all(|known| known.id != ask.id) {
+            asks.push(ask);
+        }
+    }
+
     /// Once documents and memos are loaded.
     pub fn lookups(&self) -> BTreeSet<Lookup> {
         self.needs().flat_map(|needs| self.state.lookups(needs)).collect()
@@ -104,23 +159,21 @@ impl<'c> Batch<'c> {
         self.decide_if(now, |_, _| true).map(drop)
     }
 
-    /// The same, but decisions that are not accepted are not made: their commands are answered by their positions.
+    /// The same, but decisions that are not accepted are not written: their commands are answered by their positions. Such a
+    /// command must be alone on its documents, since the state has gone on as if it had been accepted.
     pub fn decide_if(
         &mut self,
         now: Timestamp,
-        accepts: impl Fn(&Command, &Decision) -> bool,
+        accepts: impl Fn(&Needs<'_>, &Decision) -> bool,
     ) -> Result<Vec<usize>, StorageError> {
         let mut undecided = Vec::new();
-        for (position, (command, _)) in self.commands.iter().enumerate() {
-            let decision = decide(&self.state, command, now);
+        for (position, (command, needs)) in self.commands.iter().enumerate() {
+            let decision = decide(&mut self.state, command, now);
             let decision = decision.map_err(|not_read| StorageError::Conflict(not_read.to_string()))?;
-            if !accepts(command, &decision) {
+            if !accepts(needs, &decision) {
                 undecided.push(position);
                 self.outcomes.push(Outcome::default());
                 continue;
-            }
-            for change in &decision.changes {
-                self.state.apply(change);
             }
             self.outcomes.push(decision.outcome);
             self.changes.extend(decision.changes);

@@ -51,6 +51,11 @@ pub mod document_lock {
         pub document_version: Option<String>,
         pub linger_ms: Option<i32>,
         pub extend_ids: Option<String>,
+        pub kind: Option<String>,
+        pub claim_ms: Option<i32>,
+        pub activity: Option<String>,
+        pub active_at: Option<i64>,
+        pub is_wanted: bool,
     }
 
     #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
@@ -73,7 +78,43 @@ pub mod lock_waiter {
         pub document: String,
         #[sea_orm(primary_key, auto_increment = false)]
         pub place: i64,
+        pub lease_id: Uuid,
+        pub owner_id: String,
+        pub session_id: Option<String>,
+        pub name: Option<String>,
+        pub kind: Option<String>,
+        pub joined_at: i64,
         pub expires_at: i64,
+    }
+
+    #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
+    pub enum Relation {}
+
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
+pub mod lock_handover {
+    use sea_orm::entity::prelude::*;
+
+    #[derive(Debug, Clone, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "lock_handovers")]
+    pub struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub handover_id: Uuid,
+        pub tenant: String,
+        pub room: String,
+        pub document: String,
+        pub lease_id: Uuid,
+        pub holder_id: String,
+        pub owner_id: String,
+        pub session_id: Option<String>,
+        pub name: Option<String>,
+        pub kind: Option<String>,
+        pub message: Option<String>,
+        pub asked_at: i64,
+        pub expires_at: i64,
+        pub outcome: Option<String>,
+        pub answer: Option<String>,
     }
 
     #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
@@ -204,6 +245,30 @@ pub mod participant {
         pub name: Option<String>,
         pub is_here: bool,
         pub version: i64,
+    }
+
+    #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
+    pub enum Relation {}
+
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
+pub mod holder_activity {
+    use sea_orm::entity::prelude::*;
+
+    #[derive(Debug, Clone, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "holder_activity")]
+    pub struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub tenant: String,
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub room: String,
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub document: String,
+        pub server_id: Uuid,
+        pub activity: String,
+        pub active_at: i64,
+        pub said_at: i64,
     }
 
     #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

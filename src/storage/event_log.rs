@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use super::{StorageError, entities::event, queries};
 use crate::locking::{
-    EndReason, Event, EventKind, EventName, Holder, Lock, Metadata, Timestamp,
+    Activity, Ask, AskOutcome, DocumentKey, EndReason, Event, EventKind, EventName, Holder, HolderKind, Lock, Metadata,
+    Span, Timestamp,
     names::{DocumentVersion, OwnerId, SessionId},
 };
 
@@ -99,6 +100,70 @@ pub struct Body {
     pub ttl_seconds: u32,
     pub metadata: Option<Metadata>,
     pub document_version: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kind: HolderKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<AskBody>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// What an event says of an ask.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AskBody {
+    pub id: Uuid,
+    pub holder: String,
+    pub owner: String,
+    pub session: Option<String>,
+    pub name: Option<String>,
+    pub kind: HolderKind,
+    pub message: Option<String>,
+    pub asked_at: i64,
+    pub expires_at: i64,
+    pub lease_id: Uuid,
+    pub outcome: Option<String>,
+    pub answer: Option<String>,
+}
+
+impl AskBody {
+    fn of(ask: &Ask) -> Self {
+        Self {
+            id: ask.id,
+            holder: ask.holder.to_string(),
+            owner: ask.asker.owner.to_string(),
+            session: ask.asker.session.as_ref().map(ToString::to_string),
+            name: ask.asker.name.as_deref().map(Into::into),
+            kind: ask.asker.kind,
+            message: ask.message.as_deref().map(Into::into),
+            asked_at: ask.asked_at.millis(),
+            expires_at: ask.expires_at.millis(),
+            lease_id: ask.lease_id,
+            outcome: ask.outcome.map(|outcome| outcome.name().to_owned()),
+            answer: ask.answer.as_deref().map(Into::into),
+        }
+    }
+
+    fn into_ask(self, key: DocumentKey) -> Ask {
+        Ask {
+            id: self.id,
+            key,
+            lease_id: self.lease_id,
+            holder: OwnerId::from_stored(self.holder),
+            asker: Holder {
+                owner: OwnerId::from_stored(self.owner),
+                session: self.session.map(SessionId::from_stored),
+                name: self.name.map(Into::into),
+                kind: self.kind,
+            },
+            message: self.message.map(Into::into),
+            asked_at: Timestamp::from_millis(self.asked_at),
+            expires_at: Timestamp::from_millis(self.expires_at),
+            outcome: self.outcome.as_deref().and_then(AskOutcome::from_name),
+            answer: self.answer.map(Into::into),
+        }
+    }
 }
 
 /// The columns that depend on the kind of event, and the body as text.
@@ -107,7 +172,10 @@ pub struct Row<'e> {
     pub reason: Option<&'static str>,
     pub by: Option<&'e str>,
     pub note: Option<&'e str>,
+    /// The one who is told of it, if it is not the whole room.
+    pub recipient: Option<&'e str>,
     pub held_ms: Option<i64>,
+    pub waited_ms: Option<i64>,
     /// When the lock ended, which may be before that was noticed.
     pub ended_at: Option<i64>,
     pub body: String,
@@ -124,18 +192,39 @@ impl<'e> Row<'e> {
             ttl_seconds: lock.ttl_seconds,
             metadata: lock.metadata.clone(),
             document_version: lock.document_version.as_ref().map(|version| version.as_str().to_owned()),
+            kind: lock.holder.kind,
+            ask: match &event.kind {
+                EventKind::Locked { .. } | EventKind::Unlocked { .. } | EventKind::Saved => None,
+                EventKind::HandoverAsked(ask) | EventKind::HandoverAnswered(ask) => Some(AskBody::of(ask)),
+            },
         };
-        let body = serde_json::to_string(&body).unwrap_or_default();
+        let plain = Self {
+            reason: None,
+            by: None,
+            note: None,
+            recipient: event.recipient().map(|recipient| recipient.as_str()),
+            held_ms: None,
+            waited_ms: None,
+            ended_at: None,
+            body: serde_json::to_string(&body).unwrap_or_default(),
+        };
         match &event.kind {
-            EventKind::Locked => Self { reason: None, by: None, note: None, held_ms: None, ended_at: None, body },
+            EventKind::Locked { waited_ms } => Self { waited_ms: *waited_ms, ..plain },
             EventKind::Unlocked { reason, by, note } => Self {
                 reason: Some(reason.name()),
                 by: by.as_ref().map(|by| by.as_str()),
                 note: note.as_deref(),
                 held_ms: Some(event.at.millis_since(lock.acquired_at)),
                 ended_at: Some(lock.ended_at(event.at).millis()),
-                body,
+                ..plain
             },
+            EventKind::Saved => Self { by: Some(lock.holder.owner.as_str()), ..plain },
+            EventKind::HandoverAsked(ask) => {
+                Self { by: Some(ask.asker.owner.as_str()), note: ask.message.as_deref(), ..plain }
+            }
+            EventKind::HandoverAnswered(ask) => {
+                Self { by: Some(ask.holder.as_str()), note: ask.answer.as_deref(), ..plain }
+            }
         }
     }
 }
@@ -157,6 +246,8 @@ pub struct Logged {
     pub by: Option<String>,
     pub note: Option<String>,
     pub held_ms: Option<i64>,
+    pub waited_ms: Option<i64>,
+    pub recipient: Option<String>,
     pub body: Body,
 }
 
@@ -167,6 +258,8 @@ pub enum Unreadable {
     Kind { sequence: i64, kind: String },
     #[error("event {sequence} is of kind {} and has no reason that is known", .name.as_str())]
     Reason { sequence: i64, name: EventName },
+    #[error("event {sequence} is of kind {} and says nothing of its ask", .name.as_str())]
+    Ask { sequence: i64, name: EventName },
     #[error("event {sequence}: {reason}")]
     Body { sequence: i64, reason: serde_json::Error },
 }
@@ -198,6 +291,8 @@ impl TryFrom<event::Model> for Logged {
             by: row.by,
             note: row.note,
             held_ms: row.held_ms,
+            waited_ms: row.waited_ms,
+            recipient: row.recipient,
             body: serde_json::from_str(&row.body).map_err(|reason| Unreadable::Body { sequence, reason })?,
         })
     }
@@ -207,8 +302,14 @@ impl Logged {
     /// Returns the event as it was appended, except for what no notice tells: the lock's slot and due time.
     pub fn into_event(self) -> Result<Event, Unreadable> {
         let (sequence, name) = (self.sequence, self.name);
+        let key = queries::key(&self.tenant, &self.room, &self.document);
+        let ask = self.body.ask.map(|ask| Box::new(ask.into_ask(key.clone())));
+        let ask = ask.ok_or(Unreadable::Ask { sequence, name });
         let kind = match name {
-            EventName::DocumentLocked => EventKind::Locked,
+            EventName::DocumentLocked => EventKind::Locked { waited_ms: self.waited_ms },
+            EventName::DocumentSaved => EventKind::Saved,
+            EventName::HandoverAsked => EventKind::HandoverAsked(ask?),
+            EventName::HandoverAnswered => EventKind::HandoverAnswered(ask?),
             EventName::DocumentUnlocked => EventKind::Unlocked {
                 reason: self.reason.ok_or(Unreadable::Reason { sequence, name })?,
                 by: self.by.map(OwnerId::from_stored),
@@ -217,7 +318,7 @@ impl Logged {
         };
         let expires_at = Timestamp::from_millis(self.body.expires_at);
         let lock = Lock {
-            key: queries::key(&self.tenant, &self.room, &self.document),
+            key,
             slot: 0,
             lease_id: self.lease_id.unwrap_or_default(),
             hold: self.body.hold,
@@ -226,6 +327,7 @@ impl Logged {
                 owner: OwnerId::from_stored(self.owner_id),
                 session: self.session_id.map(SessionId::from_stored),
                 name: self.body.name.map(Into::into),
+                kind: self.body.kind,
             },
             acquired_at: Timestamp::from_millis(self.body.acquired_at),
             expires_at,
@@ -233,7 +335,10 @@ impl Logged {
             ttl_seconds: self.body.ttl_seconds,
             metadata: self.body.metadata,
             document_version: self.body.document_version.map(DocumentVersion::from_stored),
-            linger_ms: None,
+            span: Span::Ttl,
+            activity: Activity::Active,
+            active_at: self.at,
+            is_wanted: false,
             extend_ids: Vec::new(),
         };
         Ok(Event { at: self.at, lock, kind })

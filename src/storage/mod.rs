@@ -8,6 +8,7 @@
 pub mod batch;
 mod entities;
 pub mod event_log;
+pub mod lines;
 mod memo;
 mod new_epoch;
 mod postgres;
@@ -27,7 +28,7 @@ use std::{
 use sea_orm::{DatabaseConnection, DbErr, EntityTrait, QueryOrder, sqlx::postgres::PgConnectOptions};
 
 use crate::{
-    locking::{Command, Policy, Timestamp},
+    locking::{Command, LeaseId, Policy, Timestamp},
     settings::DatabaseUrl,
     time::{clock::Clock, liveness::Life},
 };
@@ -228,6 +229,22 @@ impl Writer {
         match self {
             Self::Sqlite(writer) => writer.expire(limit),
             Self::Postgres(writer) => writer.expire(limit),
+        }
+    }
+
+    /// Gives tickets another life. Returns those that are not there any more.
+    pub fn renew_tickets(&mut self, tickets: &[LeaseId]) -> Result<Vec<LeaseId>, StorageError> {
+        match self {
+            Self::Sqlite(writer) => writer.renew_tickets(tickets),
+            Self::Postgres(writer) => writer.renew_tickets(tickets),
+        }
+    }
+
+    /// Deletes up to `limit` tickets that nobody has renewed; returns how many there were.
+    pub fn delete_dead_tickets(&mut self, limit: u32) -> Result<usize, StorageError> {
+        match self {
+            Self::Sqlite(writer) => writer.delete_dead_tickets(limit),
+            Self::Postgres(writer) => writer.delete_dead_tickets(limit),
         }
     }
 

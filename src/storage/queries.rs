@@ -18,7 +18,7 @@ use super::{
 use crate::{
     auth::RoomGlobs,
     locking::{
-        DocumentKey, EventName, Holder, Lock, Metadata, Timestamp,
+        Activity, DocumentKey, EventName, Holder, HolderKind, Lock, Metadata, Span, Timestamp,
         names::{DocumentId, DocumentVersion, OwnerId, RoomId, SessionId, TenantId},
     },
     time::liveness::{Judged, Outages},
@@ -269,9 +269,9 @@ pub(super) async fn in_time<T>(read: impl Future<Output = Result<T, DbErr>>) -> 
 
 /// Selects the live locks of a tenant, by their rows and by the outages that the rows may not take into account yet.
 fn live(tenant: &TenantId, judged: &Judged) -> Condition {
-    use document_lock::Column::{ExpiresAt, LingerMs, Tenant, TtlSeconds};
+    use document_lock::Column::{ClaimMs, ExpiresAt, LingerMs, Tenant, TtlSeconds};
     // The same as `Lock::span_ms`. It fits into 32 bits: the longest ttl is a day, 86,400,000 ms.
-    let span = || Expr::col(LingerMs).if_null(Expr::col(TtlSeconds).mul(1000));
+    let span = || Expr::col(LingerMs).if_null(Expr::col(ClaimMs).if_null(Expr::col(TtlSeconds).mul(1000)));
     let written = || Expr::col(ExpiresAt).sub(span());
     let rows = judged.outages.live_rows(judged.at).into_iter().map(|rows| {
         let mut fits = Condition::all().add(ExpiresAt.gt(rows.expires_after.millis()));
@@ -323,6 +323,10 @@ pub(super) fn key(tenant: &str, room: &str, document: &str) -> DocumentKey {
     }
 }
 
+fn unsigned(number: i32) -> u32 {
+    number.try_into().unwrap_or_default()
+}
+
 /// Returns the lock of a row, with its real end.
 pub(super) fn lock(row: document_lock::Model, outages: &Outages) -> Lock {
     let mut lock = Lock {
@@ -335,6 +339,7 @@ pub(super) fn lock(row: document_lock::Model, outages: &Outages) -> Lock {
             owner: OwnerId::from_stored(row.owner_id),
             session: row.session_id.map(SessionId::from_stored),
             name: row.name.map(Into::into),
+            kind: HolderKind::from_stored(row.kind.as_deref()),
         },
         acquired_at: Timestamp::from_millis(row.acquired_at),
         expires_at: Timestamp::from_millis(row.expires_at),
@@ -342,7 +347,10 @@ pub(super) fn lock(row: document_lock::Model, outages: &Outages) -> Lock {
         ttl_seconds: row.ttl_seconds.try_into().unwrap_or_default(),
         metadata: row.metadata.and_then(Metadata::from_stored),
         document_version: row.document_version.map(DocumentVersion::from_stored),
-        linger_ms: row.linger_ms.map(|linger| linger.try_into().unwrap_or_default()),
+        span: Span::from_stored(row.linger_ms.map(unsigned), row.claim_ms.map(unsigned)),
+        activity: Activity::from_stored(row.activity.as_deref()),
+        active_at: Timestamp::from_millis(row.active_at.unwrap_or(row.acquired_at)),
+        is_wanted: row.is_wanted,
         // Only decisions need them, and batches load their locks themselves.
         extend_ids: Vec::new(),
     };

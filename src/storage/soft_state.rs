@@ -16,9 +16,10 @@ use uuid::Uuid;
 
 use super::{
     Queries, StorageError,
-    entities::{live_server, participant, stream_ticket},
+    entities::{holder_activity, live_server, participant, stream_ticket},
+    queries::key,
 };
-use crate::locking::Timestamp;
+use crate::locking::{Activity, DocumentKey, Timestamp};
 
 /// How many rows one statement writes.
 const CHUNK: usize = 1000;
@@ -47,6 +48,14 @@ pub struct ParticipantRow {
     pub owner_id: String,
     pub name: Option<String>,
     pub is_here: bool,
+}
+
+/// What a holder has said of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActivitySaid {
+    pub key: DocumentKey,
+    pub activity: Activity,
+    pub active_at: Timestamp,
 }
 
 /// What a server has written of the people in its rooms.
@@ -166,6 +175,56 @@ impl SoftState {
             Ok(Some(Said { version: live.version, rows, is_complete: known.is_none() }))
         })
         .await
+    }
+
+    /// Tells other servers what holders have said here.
+    pub async fn say_activity(
+        &self,
+        server: Uuid,
+        said: Vec<ActivitySaid>,
+        now: Timestamp,
+    ) -> Result<(), StorageError> {
+        use holder_activity::Column::{ActiveAt, Activity, Document, Room, SaidAt, ServerId, Tenant};
+        in_time(async {
+            for chunk in said.chunks(CHUNK) {
+                let rows = chunk.iter().map(|row| holder_activity::ActiveModel {
+                    tenant: Set(row.key.tenant.to_string()),
+                    room: Set(row.key.room.to_string()),
+                    document: Set(row.key.document.to_string()),
+                    server_id: Set(server),
+                    activity: Set(row.activity.name().to_owned()),
+                    active_at: Set(row.active_at.millis()),
+                    said_at: Set(now.millis()),
+                });
+                let or_update = OnConflict::columns([Tenant, Room, Document])
+                    .update_columns([ServerId, Activity, ActiveAt, SaidAt])
+                    .to_owned();
+                let insert = holder_activity::Entity::insert_many(rows).on_conflict(or_update);
+                insert.exec_without_returning(self.database()).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// What holders have said to other servers since then.
+    pub async fn activity_since(&self, server: Uuid, since: Timestamp) -> Result<Vec<ActivitySaid>, StorageError> {
+        let said = holder_activity::Entity::find()
+            .filter(holder_activity::Column::SaidAt.gt(since.millis()))
+            .filter(holder_activity::Column::ServerId.ne(server))
+            .limit(CHUNK as u64);
+        let row = |row: holder_activity::Model| ActivitySaid {
+            key: key(&row.tenant, &row.room, &row.document),
+            activity: Activity::from_stored(Some(&row.activity)),
+            active_at: Timestamp::from_millis(row.active_at),
+        };
+        Ok(in_time(said.all(self.database())).await?.into_iter().map(row).collect())
+    }
+
+    pub async fn forget_activity(&self, before: Timestamp) -> Result<(), StorageError> {
+        let old = holder_activity::Entity::delete_many().filter(holder_activity::Column::SaidAt.lte(before.millis()));
+        in_time(old.exec(self.database())).await?;
+        Ok(())
     }
 
     /// Keeps a stream pass, unless there are `limit` already. Returns whether it did.

@@ -11,11 +11,16 @@ use std::sync::Arc;
 use super::{clock::Clock, liveness::Life};
 use crate::{
     committer::{Committer, SubmitError},
+    locking::{Command, Expire},
     storage::Queries,
 };
 
 /// Leaves 200 of the 250 ms for the commit, which may end thousands of locks.
 const EVERY_MS: i64 = 50;
+/// Asks and dead tickets are looked at every so many times.
+const ASKS_EVERY: u32 = 4;
+/// Documents in one command.
+const ASKS: u64 = 200;
 
 #[derive(Debug, Clone)]
 pub struct Expiry {
@@ -34,13 +39,34 @@ impl Expiry {
         Ok(())
     }
 
+    /// Ends asks that nobody has answered in time, and deletes tickets that nobody has renewed.
+    pub async fn expire_asks_and_tickets(&self) -> Result<(), SubmitError> {
+        let now = self.clock.now();
+        loop {
+            let keys = self.queries.documents_with_due_asks(now, ASKS).await?;
+            if keys.is_empty() {
+                break;
+            }
+            self.committer.submit(Command::Expire(Expire { keys })).await?;
+        }
+        if self.queries.is_any_ticket_dead(now).await? {
+            while self.committer.delete_dead_tickets().await? > 0 {}
+        }
+        Ok(())
+    }
+
     pub async fn run(self) {
         let mut is_failing = false;
+        let mut looks = 0;
         loop {
             // Counted from the start of one look to the start of the next, so that the time of a look does not add to
             // the delay.
             let next = self.clock.now().plus_millis(EVERY_MS);
-            let expired = self.expire_due().await;
+            let mut expired = self.expire_due().await;
+            looks = (looks + 1) % ASKS_EVERY;
+            if looks == 0 && expired.is_ok() {
+                expired = self.expire_asks_and_tickets().await;
+            }
             // This runs twenty times a second, so only the first of several failures is logged.
             if let Err(error) = &expired
                 && !is_failing

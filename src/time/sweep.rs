@@ -19,6 +19,7 @@ pub struct Sweeper {
 impl Sweeper {
     pub async fn sweep(&self) -> Result<(), SubmitError> {
         self.expiry.expire_due().await?;
+        self.expiry.expire_asks_and_tickets().await?;
         // In small steps, so that requests get in between.
         while self.expiry.committer.prune().await? > 0 {}
         if let Some(soft_state) = &self.soft_state {

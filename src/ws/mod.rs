@@ -10,6 +10,7 @@
 //! overtakes: the old token may end meanwhile.
 
 pub mod asyncapi;
+mod commands;
 mod handshake;
 mod protocol;
 mod replies;

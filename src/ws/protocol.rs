@@ -5,19 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    replies,
+    commands, replies,
     requests::{Asked, LockCommand, NoFields, RoomRequest, SocketRequest, SubscribeFields},
 };
 use crate::{
     auth::{Caller, Role},
-    calls::{
-        Call, Calls, Code, Problem, extend, lock, unlock,
-        view::{DoneView, Timed},
-    },
+    calls::{Call, Calls, Code, Problem},
     live::{
         Close, End, Wire,
-        messages::{EventMessage, ExtensionMessage, MessageId, PresenceMessage},
-        socket::{PING_MS, Protocol, Session, Step, frame},
+        messages::{ActivityMessage, EventMessage, ExtensionMessage, MessageId, PresenceMessage},
+        socket::{Answered, Effect, HoldingNews, PING_MS, Protocol, Session, Step, frame},
     },
     locking::names::RoomId,
 };
@@ -42,6 +39,8 @@ static WIRE: Wire = Wire {
     name: "doclock.v1",
     event: |event, at, sees_all| frame::text(&EventMessage::new(event, at.sequence, sees_all)),
     extension: |lock| frame::text(&ExtensionMessage::new(lock)),
+    ask: |ask, now| frame::text(&EventMessage::asked(ask, now)),
+    activity: |said| frame::text(&ActivityMessage::new(said)),
     presence: |room, change, participant| frame::text(&PresenceMessage::new(room, change, participant)),
     page: |page, _| frame::text(page),
 };
@@ -76,9 +75,9 @@ impl Protocol for DoclockV1 {
         Asked::parse(text)
     }
 
-    /// A new token does not wait: the old one may end meanwhile.
+    /// A new token does not wait: the old one may end meanwhile. Nor does a ping: it asks whether anyone is there.
     fn is_urgent(asked: &Asked) -> bool {
-        matches!(asked.request, SocketRequest::Auth(_))
+        matches!(asked.request, SocketRequest::Auth(_) | SocketRequest::Ping)
     }
 
     fn handle(&mut self, Asked { id, request }: Asked, session: &mut Session) -> Step {
@@ -93,17 +92,36 @@ impl Protocol for DoclockV1 {
                 known(session)?;
                 unsubscribe(id.as_ref(), request, session)
             }
+            SocketRequest::Ping => {
+                known(session)?;
+                session.say(replies::pong(id.as_ref(), session.now()))
+            }
             SocketRequest::Command(command) => {
                 let (calls, caller) = (Arc::clone(&self.calls), known(session)?);
+                let is_wait = matches!(command, Ok(LockCommand::Wait(..)));
+                let news = is_wait.then(|| session.holdings().line_news());
                 session.run(async move {
-                    match run(&calls, caller, command).await {
-                        Ok(answer) => replies::ok(id.as_ref(), answer),
-                        Err(problem) => replies::error(id.as_ref(), &problem, calls.clock.now()),
+                    let call = Call { calls: Arc::clone(&calls), caller, idempotency_key: None };
+                    match commands::run(&call, command, id.as_ref(), news).await {
+                        Ok(answered) => answered,
+                        Err(problem) => {
+                            let reply = replies::error(id.as_ref(), &problem, calls.clock.now());
+                            Answered { reply, effect: Effect::Nothing }
+                        }
                     }
                 });
                 Ok(())
             }
         }
+    }
+
+    fn holds(&self, news: &HoldingNews, session: &Session) -> Option<Bytes> {
+        let now = session.now();
+        Some(match news {
+            HoldingNews::Granted(lock) => replies::granted(lock, session.caller()?, now),
+            HoldingNews::Position(key, position) => replies::waiting(key, *position),
+            HoldingNews::Extended(lock) => replies::extended(lock, now),
+        })
     }
 
     fn goodbye(reconnect_after_ms: u64) -> Option<Bytes> {
@@ -126,7 +144,7 @@ impl DoclockV1 {
         }
         let Some(hears) = self.hears.take() else { return Ok(()) };
         let live = &session.live;
-        session.say(replies::welcome(live.hub.epoch(), session.now(), PING_MS, live.rooms_per_socket))?;
+        session.say(replies::welcome(&caller, live.hub.epoch(), session.now(), PING_MS, live.rooms_per_socket))?;
         match hears {
             Hears::WhatItAsksFor => Ok(()),
             Hears::Everything => session.hear_everything(),
@@ -186,21 +204,6 @@ fn unsubscribe(id: Option<&MessageId>, request: Result<RoomRequest<NoFields>, Pr
             session.say(replies::ok(id, replies::RoomMoment { room: &room, server_time: session.now() }))
         }
         Err(problem) => refuse(id, &problem, session),
-    }
-}
-
-/// Runs a verb with the fields, the rules and the answers of the HTTP call.
-async fn run(
-    calls: &Arc<Calls>,
-    caller: Arc<Caller>,
-    command: Result<LockCommand, Problem>,
-) -> Result<Timed<DoneView>, Problem> {
-    calls.admit(&caller)?;
-    let call = Call { calls: Arc::clone(calls), caller, idempotency_key: None };
-    match command? {
-        LockCommand::Lock(name, request) => lock::run(&call, name, request).await,
-        LockCommand::Extend(name, request) => extend::run(&call, name, request).await,
-        LockCommand::Unlock(name, request) => unlock::run(&call, name, request).await,
     }
 }
 

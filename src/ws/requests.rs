@@ -17,9 +17,11 @@ use uuid::Uuid;
 
 use crate::{
     calls::{
-        Code, DocumentName, Problem,
+        Code, DocumentName, Keep, Problem,
+        cancel_wait::CancelWaitRequest,
         extend::ExtendRequest,
         fields::{self, from_object},
+        handover::{AnswerRequest, AskRequest},
         lock::LockRequest,
         unlock::UnlockRequest,
     },
@@ -27,7 +29,7 @@ use crate::{
         messages::MessageId,
         subscribe::{Head, Subscription},
     },
-    locking::names::{DocumentId, RoomId},
+    locking::names::{DocumentId, RoomId, SessionId},
 };
 
 /// What a client asks. What is wrong with its fields is told when it is its turn.
@@ -42,6 +44,8 @@ pub enum SocketRequest {
     Auth(Result<AuthRequest, Problem>),
     Subscribe(Result<RoomRequest<SubscribeFields>, Problem>),
     Unsubscribe(Result<RoomRequest<NoFields>, Problem>),
+    /// For pages, which cannot see the pings of the protocol.
+    Ping,
     /// About a lock; an unknown type is a command that fails.
     Command(Result<LockCommand, Problem>),
 }
@@ -51,6 +55,33 @@ pub enum LockCommand {
     Lock(DocumentName, LockRequest),
     Extend(DocumentName, ExtendRequest),
     Unlock(DocumentName, UnlockRequest),
+    Wait(DocumentName, LockRequest),
+    CancelWait(DocumentName, CancelWaitRequest),
+    Ask(DocumentName, SocketAsk),
+    CancelAsk(DocumentName, NamedAsk),
+    AnswerAsk(DocumentName, AnswerRequest),
+}
+
+/// An ask, whose lock may be kept if it is granted.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SocketAsk {
+    message: Option<String>,
+    session_id: Option<SessionId>,
+    pub keep: Option<Keep>,
+}
+
+impl SocketAsk {
+    pub fn request(self) -> AskRequest {
+        AskRequest::new(self.message, self.session_id)
+    }
+}
+
+/// An ask by its id.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamedAsk {
+    pub handover_id: Uuid,
 }
 
 #[derive(Deserialize)]
@@ -128,6 +159,15 @@ impl Asked {
             "lock" => SocketRequest::Command(about_lock(object, LockCommand::Lock)),
             "extend" => SocketRequest::Command(about_lock(object, LockCommand::Extend)),
             "unlock" => SocketRequest::Command(about_lock(object, LockCommand::Unlock)),
+            "wait" => SocketRequest::Command(about_lock(object, LockCommand::Wait)),
+            "cancel_wait" => SocketRequest::Command(about_lock(object, LockCommand::CancelWait)),
+            "ask_handover" => SocketRequest::Command(about_lock(object, LockCommand::Ask)),
+            "cancel_handover" => SocketRequest::Command(about_lock(object, LockCommand::CancelAsk)),
+            "answer_handover" => SocketRequest::Command(about_lock(object, LockCommand::AnswerAsk)),
+            "ping" => match from_object::<NoFields>(object) {
+                Ok(NoFields {}) => SocketRequest::Ping,
+                Err(problem) => SocketRequest::Command(Err(problem)),
+            },
             kind => SocketRequest::Command(Err(Problem::new(
                 Code::BadRequest,
                 format!("`{kind}` is not a type this server knows."),
@@ -204,7 +244,8 @@ impl<'de> Visitor<'de> for FittingVisitor {
             "lock" => envelope.about_lock(map, LockCommand::Lock)?,
             "extend" => envelope.about_lock(map, LockCommand::Extend)?,
             "unlock" => envelope.about_lock(map, LockCommand::Unlock)?,
-            _ => return Err(A::Error::custom("an unknown type")),
+            // The others are rare: they are read as objects.
+            _ => return Err(A::Error::custom("a rare or an unknown type")),
         };
         let id = MessageId::parse(envelope.id.unwrap_or_default()).map_err(A::Error::custom)?;
         Ok(Fitting(Asked { id, request }))

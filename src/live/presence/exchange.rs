@@ -26,13 +26,15 @@ use crate::{
     },
     storage::{
         StorageError,
-        soft_state::{LiveServer, ParticipantRow, SoftState},
+        soft_state::{ActivitySaid, LiveServer, ParticipantRow, SoftState},
     },
     time::clock::Clock,
 };
 
 const EVERY_MS: i64 = 500;
 const BEAT_MS: i64 = 3000;
+/// What is written while another server looks is found by its next look.
+const OVERLAP_MS: i64 = 2000;
 const DEAD_AFTER_MS: i64 = 15_000;
 /// Departures are deleted after one to two times this many rounds. Other servers have read of them by then; one that
 /// has not reads everything.
@@ -79,6 +81,9 @@ struct Own {
     rounds: u32,
     /// The version when departures were last forgotten.
     forgotten_at: i64,
+    /// When it last looked at what holders have said elsewhere, and what it found.
+    heard_at: Timestamp,
+    heard: Vec<ActivitySaid>,
 }
 
 impl Exchange {
@@ -125,7 +130,28 @@ impl Exchange {
 
     async fn exchange(&mut self, now: Timestamp) -> Result<(), StorageError> {
         self.speak(now).await?;
-        self.listen(now).await
+        self.listen(now).await?;
+        self.exchange_activity(now).await
+    }
+
+    /// Tells others what holders have said here, and the rooms here what they have said elsewhere. It may be told twice.
+    async fn exchange_activity(&mut self, now: Timestamp) -> Result<(), StorageError> {
+        let Some(own) = &mut self.own else { return Ok(()) };
+        let Some(said) = self.hub.untold_activity().await else { return Ok(()) };
+        if !said.is_empty() {
+            self.database.say_activity(own.id, said, now).await?;
+        }
+        let heard = self.database.activity_since(own.id, own.heard_at.plus_millis(-OVERLAP_MS)).await?;
+        own.heard_at = now;
+        let news: Vec<_> = heard.iter().filter(|said| !own.heard.contains(said)).cloned().collect();
+        own.heard = heard;
+        if !news.is_empty() {
+            self.hub.heard_activity(news);
+        }
+        if own.rounds == 0 {
+            self.database.forget_activity(now.plus_millis(-DEAD_AFTER_MS)).await?;
+        }
+        Ok(())
     }
 
     async fn speak(&mut self, now: Timestamp) -> Result<(), StorageError> {
@@ -141,7 +167,15 @@ impl Exchange {
             self.before.drain(..self.before.len().saturating_sub(REMEMBERED));
             self.database.appear(id, &before, rows, now).await?;
             self.before.clear();
-            self.own = Some(Own { id, version: 1, seen_at: now, rounds: 0, forgotten_at: 0 });
+            self.own = Some(Own {
+                id,
+                version: 1,
+                seen_at: now,
+                rounds: 0,
+                forgotten_at: 0,
+                heard_at: now,
+                heard: Vec::new(),
+            });
             return Ok(());
         };
         if !rows.is_empty() || now.millis_since(own.seen_at) >= BEAT_MS {

@@ -7,6 +7,7 @@ use crate::{
     auth::Caller,
     live::{Hub, hub::Request},
     locking::names::{OwnerId, RoomId},
+    storage::soft_state::ActivitySaid,
 };
 
 /// Held by a socket or stream for each room it is in. Dropping it tells the publisher that it has left the room.
@@ -52,6 +53,18 @@ impl Hub {
         let (reply, sightings) = oneshot::channel();
         self.0.requests.send(Request::Sightings { wanted, reply }).ok()?;
         sightings.await.ok()
+    }
+
+    /// Returns what holders have said here that other servers have to be told; none if the publisher has ended.
+    pub async fn untold_activity(&self) -> Option<Vec<ActivitySaid>> {
+        let (reply, said) = oneshot::channel();
+        self.0.requests.send(Request::UntoldActivity(reply)).ok()?;
+        said.await.ok()
+    }
+
+    /// Passes on what holders have said to other servers.
+    pub fn heard_activity(&self, said: Vec<ActivitySaid>) {
+        let _ = self.0.requests.send(Request::HeardActivity(said));
     }
 
     /// Passes on what another server says of its people.

@@ -27,9 +27,10 @@ use uuid::Uuid;
 
 use crate::{
     locking::{
-        Timestamp,
+        DocumentKey, Timestamp,
         names::{OwnerId, RoomId, TenantId},
     },
+    storage::soft_state::ActivitySaid,
     time::clock::Clock,
 };
 
@@ -103,6 +104,8 @@ pub struct Presence {
     /// The people whom other servers have to be told about; `None` if no other server uses the database.
     untold: Option<HashSet<(RoomKey, OwnerId)>>,
     elsewhere: HashMap<Uuid, HashSet<(RoomKey, OwnerId)>>,
+    /// What holders have said of themselves that other servers have to be told: the last of each lock.
+    untold_activity: HashMap<DocumentKey, ActivitySaid>,
 }
 
 #[derive(Debug, Default)]
@@ -134,6 +137,7 @@ impl Presence {
             news: Vec::new(),
             untold: is_shared.then(HashSet::new),
             elsewhere: HashMap::new(),
+            untold_activity: HashMap::new(),
         }
     }
 
@@ -188,6 +192,17 @@ impl Presence {
                 self.leave(&room, &owner);
             }
         }
+    }
+
+    /// Notes what holders have said, for other servers.
+    pub fn note_activity(&mut self, said: Vec<ActivitySaid>) {
+        if self.untold.is_some() {
+            self.untold_activity.extend(said.into_iter().map(|said| (said.key.clone(), said)));
+        }
+    }
+
+    pub fn take_untold_activity(&mut self) -> Vec<ActivitySaid> {
+        mem::take(&mut self.untold_activity).into_values().collect()
     }
 
     /// Returns what rooms have to be told since the last time.

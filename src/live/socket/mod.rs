@@ -7,7 +7,7 @@
 //! | idle | a message comes | the protocol handles it, and may make the socket busy |
 //! | idle | its outbox is full | busy: it goes on from the log |
 //! | busy with one task | the task is done | idle; one message may have waited, and is handled first |
-//! | quiet | 10 s after the last ping | pinged |
+//! | quiet | 10 s after the last ping, or sooner for what it holds | pinged |
 //! | pinged | the pong to that very ping | quiet; without it for 20 s closed, `NoPong` |
 //! | staying | the server drains | leaving: it says goodbye and goes on for a random while, so that not all clients come back at once |
 //! | leaving | that while is over | closed, `Draining` |
@@ -22,6 +22,7 @@
 
 mod decoder;
 pub mod frame;
+mod holdings;
 mod reader;
 mod session;
 
@@ -33,8 +34,10 @@ use tokio::{net::TcpStream, sync::watch, time::Sleep};
 use super::{Close, End, Live, Outbox, Place, TooMany, Wire, upgrade::Upgrade};
 use crate::{calls::Code, locking::Timestamp};
 use decoder::{Broken, Incoming};
+pub use holdings::{Effect, HoldingNews};
 use reader::Reader;
-pub use session::{Session, Step};
+use session::Happening;
+pub use session::{Answered, Session, Step};
 
 /// The largest message a client may send.
 pub const MAX_MESSAGE: usize = 16 * 1024;
@@ -64,6 +67,9 @@ pub trait Protocol: 'static {
     fn is_urgent(message: &Self::Message) -> bool;
 
     fn handle(&mut self, message: Self::Message, session: &mut Session) -> Step;
+
+    /// What the client is told of what its socket holds; nothing in a protocol that holds nothing.
+    fn holds(&self, news: &HoldingNews, session: &Session) -> Option<Bytes>;
 
     /// The server stops: tells the client to come back after this time.
     fn goodbye(reconnect_after_ms: u64) -> Option<Bytes>;
@@ -120,8 +126,13 @@ struct Ping {
 
 impl Ping {
     /// When the next ping, or the pong to this one, is due.
-    fn due_at(&self) -> Timestamp {
-        self.sent_at.plus_millis(if self.is_outstanding { PONG_MS } else { PING_MS })
+    fn due_at(&self, every_ms: i64) -> Timestamp {
+        self.sent_at.plus_millis(if self.is_outstanding { PONG_MS } else { every_ms })
+    }
+
+    /// The ping after this one.
+    fn next(&self, now: Timestamp) -> Self {
+        Self { number: self.number + 1, is_outstanding: true, sent_at: now }
     }
 }
 
@@ -175,6 +186,7 @@ impl<P: Protocol> Socket<P> {
     async fn step(&mut self) -> Step {
         self.set_alarm();
         let is_busy = self.session.task.is_some();
+        let next_ping = self.ping.number + 1;
         tokio::select! {
             incoming = self.reader.next(), if self.waiting.is_none() => match incoming {
                 Some(Ok(incoming)) => self.incoming(incoming),
@@ -182,10 +194,13 @@ impl<P: Protocol> Socket<P> {
                 Some(Err(Broken::Bad(reason))) => Err(End::Close(Close::BadFrame, reason)),
                 None => Err(End::Gone),
             },
-            done = self.session.task_done() => {
-                done?;
-                self.waiting.take().map_or(Ok(()), |message| self.protocol.handle(*message, &mut self.session))
-            }
+            happening = self.session.happens(next_ping) => match happening {
+                Happening::Done(done) => {
+                    self.session.take(done)?;
+                    self.waiting.take().map_or(Ok(()), |message| self.protocol.handle(*message, &mut self.session))
+                }
+                Happening::News(news) => self.told(&news),
+            },
             // A task finds out by itself.
             () = self.outbox.stopped(), if !is_busy => self.session.catch_up(),
             () = rings(self.alarm.as_mut()) => {
@@ -201,8 +216,30 @@ impl<P: Protocol> Socket<P> {
         }
     }
 
+    /// Tells the client what its socket holds. With a grant goes a ping, whose answer claims it.
+    fn told(&mut self, news: &HoldingNews) -> Step {
+        if let Some(message) = self.protocol.holds(news, &self.session) {
+            self.session.say(message)?;
+        }
+        if let HoldingNews::Granted(_) = news {
+            return self.send_ping();
+        }
+        Ok(())
+    }
+
+    fn send_ping(&mut self) -> Step {
+        self.ping = self.ping.next(self.session.now());
+        self.session.say(frame::ping(&self.ping.number.to_be_bytes()))
+    }
+
+    /// How often this socket is pinged.
+    fn ping_ms(&self) -> i64 {
+        let held = self.session.holdings.as_ref().and_then(|holdings| holdings.ping_ms());
+        held.map_or(PING_MS, |held| held.min(PING_MS))
+    }
+
     fn set_alarm(&mut self) {
-        let due_at = self.session.known_until.min(self.ping.due_at());
+        let due_at = self.session.known_until.min(self.ping.due_at(self.ping_ms()));
         if self.alarm.as_ref().is_none_or(|alarm| alarm.at != due_at) {
             let clock = self.session.live.clock.clone();
             self.alarm = Some(Alarm { at: due_at, rings: Box::pin(async move { clock.sleep_until(due_at).await }) });
@@ -215,7 +252,7 @@ impl<P: Protocol> Socket<P> {
             let code = if self.session.caller().is_some() { Code::TokenExpired } else { Code::TokenMissing };
             return Err(End::Close(Close::Unauthorized, code.name()));
         }
-        if now < self.ping.due_at() {
+        if now < self.ping.due_at(self.ping_ms()) {
             return Ok(());
         }
         if self.ping.is_outstanding {
@@ -226,16 +263,18 @@ impl<P: Protocol> Socket<P> {
             self.ping.sent_at = now;
             return Ok(());
         }
-        self.ping = Ping { number: self.ping.number + 1, is_outstanding: true, sent_at: now };
-        self.session.say(frame::ping(&self.ping.number.to_be_bytes()))
+        self.send_ping()
     }
 
     fn incoming(&mut self, incoming: Incoming) -> Step {
         match incoming {
             Incoming::Ping(payload) => self.session.say(frame::pong(&payload)),
             Incoming::Pong(payload) => {
-                if payload[..] == self.ping.number.to_be_bytes() {
+                if self.ping.is_outstanding && payload[..] == self.ping.number.to_be_bytes() {
                     self.ping.is_outstanding = false;
+                    if let Some(holdings) = &self.session.holdings {
+                        holdings.answered_ping(self.ping.number);
+                    }
                 }
                 Ok(())
             }

@@ -9,6 +9,7 @@ use std::{mem, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
+use super::holdings::{Effect, HoldingNews, Holdings};
 use crate::{
     auth::Caller,
     calls::{Code, Problem},
@@ -37,7 +38,16 @@ pub struct Session {
     /// When it must have said who it is, or say it anew.
     pub(super) known_until: Timestamp,
     places: Places,
+    /// What it holds for its client; most hold nothing.
+    pub(super) holdings: Option<Box<Holdings>>,
     pub(super) task: Option<Task>,
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Answered {
+    pub reply: Bytes,
+    pub effect: Effect,
 }
 
 /// Who the client is, and its owner's turns to read the database.
@@ -55,16 +65,35 @@ pub(super) struct Places {
     everywhere: Option<Seat>,
 }
 
+/// What a task has got for the socket.
+pub(super) type TaskOutcome = Result<(Places, Effect), End>;
+
+/// What happens beside the socket's loop.
+pub(super) enum Happening {
+    Done(TaskOutcome),
+    News(HoldingNews),
+}
+
 /// What a socket is busy with.
 pub(super) struct Task {
-    future: Pin<Box<dyn Future<Output = Result<Places, End>>>>,
+    future: Pin<Box<dyn Future<Output = TaskOutcome>>>,
     is_command: bool,
 }
 
 impl Session {
     pub(super) fn new(live: Arc<Live>, outbox: Arc<Outbox>, wire: &'static Wire, place: Place) -> Self {
         let known_until = live.clock.now().plus_millis(AUTH_MS);
-        Self { live, outbox, wire, place, known: None, known_until, places: Places::default(), task: None }
+        Self {
+            live,
+            outbox,
+            wire,
+            place,
+            known: None,
+            known_until,
+            places: Places::default(),
+            holdings: None,
+            task: None,
+        }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -99,13 +128,20 @@ impl Session {
     }
 
     /// Runs a command beside the loop, and says its answer.
-    pub fn run(&mut self, command: impl Future<Output = Bytes> + 'static) {
+    pub fn run(&mut self, command: impl Future<Output = Answered> + 'static) {
         let outbox = Arc::clone(&self.outbox);
         let answered = async move {
-            outbox.push(command.await)?;
-            Ok(Places::default())
+            let Answered { reply, effect } = command.await;
+            outbox.push(reply)?;
+            Ok((Places::default(), effect))
         };
         self.task = Some(Task { future: Box::pin(answered), is_command: true });
+    }
+
+    /// What the socket holds for its client, from now on if it held nothing.
+    pub fn holdings(&mut self) -> &mut Holdings {
+        let Live { keeper, lines, .. } = &*self.live;
+        self.holdings.get_or_insert_with(|| Box::new(Holdings::new(keeper.clone(), lines.clone())))
     }
 
     /// Fails if the socket hears every room: then it cannot subscribe to one, nor leave one.
@@ -175,7 +211,10 @@ impl Session {
         let subscriber = Subscriber::new(scope, outbox, &caller, wire, sequence, false);
         let joined = async move {
             match live.hub.join(&caller.tenant, vec![subscriber], None).await {
-                Ok(seats) => Ok(Places { rooms: Memberships::new(), everywhere: seats.into_iter().next() }),
+                Ok(seats) => {
+                    let everywhere = seats.into_iter().next();
+                    Ok((Places { rooms: Memberships::new(), everywhere }, Effect::Nothing))
+                }
                 // A thousand notices between two lines: let it come again.
                 Err(NotJoined::TooOld) => Err(End::Close(Close::TooSlow, "too slow")),
                 Err(NotJoined::Stopped) => Err(End::Gone),
@@ -210,7 +249,7 @@ impl Session {
     }
 
     fn join(&mut self, joined: impl Future<Output = Result<Memberships, End>> + 'static) {
-        let future = async move { Ok(Places { rooms: joined.await?, everywhere: None }) };
+        let future = async move { Ok((Places { rooms: joined.await?, everywhere: None }, Effect::Nothing)) };
         self.task = Some(Task { future: Box::pin(future), is_command: false });
     }
 
@@ -220,12 +259,23 @@ impl Session {
         Ok(Listener { live: Arc::clone(&self.live), caller, outbox: Arc::clone(&self.outbox), wire: self.wire, turns })
     }
 
-    /// Resolves when the task, if there is one, is done; the places it has are the socket's again.
-    pub(super) async fn task_done(&mut self) -> Step {
-        let Some(task) = &mut self.task else { return std::future::pending().await };
-        let done = task.future.as_mut().await;
+    /// Resolves when the task is done, and while there is none when there are news of what the socket holds. News wait for the
+    /// task: it may be about to say what they are about. `ping` is the number of the ping that follows a grant.
+    pub(super) async fn happens(&mut self, ping: u64) -> Happening {
+        match (&mut self.task, &mut self.holdings) {
+            (Some(task), _) => Happening::Done(task.future.as_mut().await),
+            (None, Some(holdings)) => Happening::News(holdings.next(ping).await),
+            (None, None) => std::future::pending().await,
+        }
+    }
+
+    /// What the task has got is the socket's from now on.
+    pub(super) fn take(&mut self, done: TaskOutcome) -> Step {
         self.task = None;
-        let Places { rooms, everywhere } = done?;
+        let (Places { rooms, everywhere }, effect) = done?;
+        if !matches!(effect, Effect::Nothing) {
+            self.holdings().take(effect);
+        }
         self.places.rooms.extend(rooms);
         self.places.everywhere = everywhere.or(self.places.everywhere.take());
         Ok(())
@@ -238,6 +288,8 @@ impl Session {
             let _ = tokio::time::timeout(LAST_ANSWER, task.future).await;
         }
         self.places = Places::default();
+        // Tickets and grants that nobody has claimed are given up.
+        self.holdings = None;
     }
 }
 

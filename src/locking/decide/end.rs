@@ -2,8 +2,8 @@
 
 use super::{
     super::command::{ForceUnlock, Release, Unlock},
-    Change, Decision, Done, EndReason, Memo, MemoLock, Outcome, Refusal, State, Timestamp, distinct, live_locks,
-    recall, remember,
+    Decision, Done, EndReason, Memo, MemoLock, Outcome, Refusal, State, Timestamp, distinct, live_locks, recall,
+    remember,
     target::target,
 };
 use crate::locking::{Failed, Named};
@@ -24,10 +24,8 @@ pub(super) fn unlock(state: &State, command: &Unlock, now: Timestamp, decision: 
             Ok(lock) => {
                 let (lease_id, fencing_token) = (lock.lease_id, lock.fencing_token);
                 ended.push(MemoLock { lease_id, fencing_token, resumed: false });
-                outcome.done.push(decision.end(lock, EndReason::Released, Some(&command.owner), None, now));
-                if let Some(version) = &command.document_version {
-                    decision.changes.push(Change::Version { key: key.clone(), version: version.clone() });
-                }
+                let lock = decision.save(state, lock.clone(), command.document_version.as_ref(), now);
+                outcome.done.push(decision.end(state, &lock, EndReason::Released, Some(&command.owner), None, now));
             }
             Err(refusal) => outcome.failed.push(Failed { key: key.clone(), refusal }),
         }
@@ -48,16 +46,16 @@ fn again(command: &Unlock, memo: &Memo) -> Outcome {
 }
 
 pub(super) fn release(state: &State, command: &Release, now: Timestamp, decision: &mut Decision) -> Outcome {
-    let named = Named { lease_id: Some(command.lease_id), session: None };
+    let named = Named { lease_id: Some(command.lease_id), ..Named::default() };
     let done = target(state, &command.key, &command.owner, &named, now).and_then(|lock| {
         // A later hold: the page is back and resumed the lock before its own goodbye arrived.
         if lock.hold != command.hold {
             return Err(Refusal::Mismatch);
         }
         if command.linger_ms == 0 {
-            return Ok(decision.end(lock, EndReason::Released, Some(&command.owner), None, now));
+            return Ok(decision.end(state, lock, EndReason::Released, Some(&command.owner), None, now));
         }
-        Ok(decision.keep(lock.lingering(command.linger_ms, now), false))
+        Ok(decision.keep(state, lock.lingering(command.linger_ms, now), false))
     });
     match done {
         Ok(done) => Outcome { done: vec![done], failed: Vec::new() },
@@ -71,7 +69,7 @@ pub(super) fn force_unlock(state: &State, command: &ForceUnlock, now: Timestamp,
         match live_locks(state, key, now).find(|lock| lock.lease_id == *lease_id) {
             Some(lock) => {
                 let note = command.note.as_ref();
-                outcome.done.push(decision.end(lock, EndReason::Revoked, Some(&command.by), note, now));
+                outcome.done.push(decision.end(state, lock, EndReason::Revoked, Some(&command.by), note, now));
             }
             None => outcome.failed.push(Failed { key: key.clone(), refusal: Refusal::NotFound }),
         }

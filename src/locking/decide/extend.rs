@@ -17,8 +17,13 @@ pub(super) fn extend(state: &State, command: &Extend, now: Timestamp, decision: 
         }
     }
     let outcome = each(command, |key| {
-        let lock = target(state, key, &command.owner, &command.named, now)?;
-        Ok(decision.keep(extended(lock, command, now), false))
+        let before = target(state, key, &command.owner, &command.named, now)?;
+        let lock = extended(state, before, command, now);
+        let activity_changed = lock.activity != before.activity;
+        let lock = decision.save(state, lock, command.document_version.as_ref(), now);
+        decision.changes.push(Change::Keep(lock.clone()));
+        let asks = state.asks_for(&lock).cloned().collect();
+        Ok(Done::Live { lock, resumed: false, asks, activity_changed })
     });
     if let Some((request, key)) = request
         && outcome.failed.is_empty()
@@ -34,7 +39,8 @@ fn again(state: &State, command: &Extend, memo: &Memo, now: Timestamp) -> Outcom
     each(command, |key| {
         let lock = locks.next().map(|memo| as_it_is(state, key, &command.owner, memo, now));
         let lock = lock.unwrap_or(Err(Refusal::Mismatch))?;
-        Ok(Done::Live { lock: lock.clone(), resumed: false })
+        let asks = state.asks_for(lock).cloned().collect();
+        Ok(Done::Live { lock: lock.clone(), resumed: false, asks, activity_changed: false })
     })
 }
 
@@ -49,11 +55,15 @@ fn each(command: &Extend, mut one: impl FnMut(&DocumentKey) -> Result<Done, Refu
     outcome
 }
 
-fn extended(lock: &Lock, command: &Extend, now: Timestamp) -> Lock {
+fn extended(state: &State, lock: &Lock, command: &Extend, now: Timestamp) -> Lock {
+    // What was not read may be there.
+    let is_in_line = state.lines.get(&lock.key).is_none_or(|line| !line.is_empty(now));
     Lock {
         metadata: command.metadata.clone().or_else(|| lock.metadata.clone()),
+        is_wanted: lock.is_wanted && (is_in_line || state.asks_for(lock).next().is_some()),
         ..lock.extended(command.ttl_seconds.unwrap_or(lock.ttl_seconds), now)
     }
+    .acting(command.activity, now)
 }
 
 /// Heartbeats come without end, so only the last few of a lock are remembered: its row lists their ids, and the oldest

@@ -1,10 +1,11 @@
 //! Locking: resume, grant, take over or refuse.
 
 use super::{
-    super::command::LockDocuments, Change, Decision, Done, EndReason, Event, EventKind, Lock, Memo, MemoLock, NotRead,
-    Outcome, Refusal, State, Timestamp, as_it_is, distinct, live_locks, recall, remember,
+    super::command::LockDocuments, Change, Decision, DocumentKey, DocumentVersion, Done, EndReason, Event, EventKind,
+    Lock, Memo, MemoLock, NotRead, Outcome, Refusal, State, Timestamp, as_it_is, distinct, line, live_locks, recall,
+    remember,
 };
-use crate::locking::{DocumentRow, Failed, TakeOver, Wanted};
+use crate::locking::{Activity, DocumentRow, Failed, Holder, LeaseId, Metadata, Span, TakeOver, Wanted};
 
 pub(super) fn lock(
     state: &State,
@@ -40,10 +41,18 @@ fn all_or_nothing(
     let mut outcome = Outcome::default();
     let mut granted = Vec::new();
     for (wanted, row) in documents {
-        match one(state, command, (wanted, row), now, decision) {
+        match one(state, command, (wanted, row), changes, now, decision) {
             Ok(Held { lock, resumed }) => {
                 granted.push(MemoLock { lease_id: lock.lease_id, fencing_token: lock.fencing_token, resumed });
-                outcome.done.push(Done::Live { lock, resumed });
+                let asks = state.asks_for(&lock).cloned().collect();
+                outcome.done.push(Done::Live { lock, resumed, asks, activity_changed: false });
+            }
+            Err(Refusal::Held { lock, is_you, .. }) if command.waits => {
+                // A ticket is not remembered: its grant will be.
+                return match line::join(state, command, wanted, (lock, is_you), now, decision) {
+                    Ok(done) => Outcome { done: vec![done], failed: Vec::new() },
+                    Err(refusal) => Outcome::failed(&wanted.key, refusal),
+                };
             }
             Err(refusal) => outcome.failed.push(Failed { key: wanted.key.clone(), refusal }),
         }
@@ -75,7 +84,11 @@ fn again(
     let mut outcome = Outcome::default();
     for ((wanted, _), granted) in documents.iter().zip(&memo.locks) {
         match as_it_is(state, &wanted.key, &command.holder.owner, granted, now) {
-            Ok(lock) => outcome.done.push(Done::Live { lock: lock.clone(), resumed: granted.resumed }),
+            Ok(lock) => {
+                let asks = state.asks_for(lock).cloned().collect();
+                let (lock, resumed) = (lock.clone(), granted.resumed);
+                outcome.done.push(Done::Live { lock, resumed, asks, activity_changed: false });
+            }
             Err(refusal) => outcome.failed.push(Failed { key: wanted.key.clone(), refusal }),
         }
     }
@@ -85,30 +98,60 @@ fn again(
     outcome
 }
 
+/// `from`: where the command's own changes begin.
 fn one(
     state: &State,
     command: &LockDocuments,
     (wanted, row): (&Wanted, &DocumentRow),
+    from: usize,
     now: Timestamp,
     decision: &mut Decision,
 ) -> Result<Held, Refusal> {
     let live: Vec<&Lock> = live_locks(state, &wanted.key, now).collect();
-    let capacity = capacity(command, row, &live)?;
+    let capacity = capacity(state, command, (wanted, row), &live, now)?;
     if let Some(lock) = live.iter().find(|lock| lock.holder.is_same_session(&command.holder)) {
         return Ok(resume(lock, command, now, decision));
     }
-    if let Some(slot) = (0..capacity).find(|slot| live.iter().all(|lock| lock.slot != *slot)) {
-        return grant(state, command, (wanted, row), Seat { slot, capacity }, now, decision);
-    }
-    let Some(takeover) = command.takeover else { return Err(held(&live, command)) };
-    let victim = victim(&live, command, takeover)?;
-    decision.end(victim, EndReason::TakenOver, Some(&command.holder.owner), None, now);
-    grant(state, command, (wanted, row), Seat { slot: victim.slot, capacity }, now, decision)
+    let slot = match free_slot(state, &wanted.key, capacity, now) {
+        Some(slot) => slot,
+        None => {
+            let Some(takeover) = command.takeover else { return Err(held(&live, command)) };
+            let victim = victim(&live, command, takeover)?;
+            decision.end(state, victim, EndReason::TakenOver, Some(&command.holder.owner), None, now);
+            victim.slot
+        }
+    };
+    check_limit(state, command, &decision.changes[from..])?;
+    let grant = Grant {
+        key: &wanted.key,
+        lease_id: wanted.lease_id,
+        slot,
+        capacity,
+        holder: &command.holder,
+        ttl_seconds: command.ttl_seconds.unwrap_or(state.policy.ttl_seconds),
+        span: Span::Ttl,
+        metadata: command.metadata.clone(),
+        document_version: command.document_version.clone(),
+        waited_ms: None,
+        is_wanted: state.lines.get(&wanted.key).is_some_and(|line| !line.is_empty(now)),
+    };
+    Ok(Held { lock: decision.grant(state, row, grant, now), resumed: false })
 }
 
-/// Fixed while locks live; 1 for a document that has none, unless the command says otherwise.
-fn capacity(command: &LockDocuments, row: &DocumentRow, live: &[&Lock]) -> Result<u32, Refusal> {
-    if live.is_empty() {
+/// Returns the first slot that no live lock has.
+pub(super) fn free_slot(state: &State, key: &DocumentKey, capacity: u32, now: Timestamp) -> Option<u32> {
+    (0..capacity).find(|slot| live_locks(state, key, now).all(|lock| lock.slot != *slot))
+}
+
+/// Fixed while locks or tickets live; 1 for a document that has none, unless the command says otherwise.
+fn capacity(
+    state: &State,
+    command: &LockDocuments,
+    (wanted, row): (&Wanted, &DocumentRow),
+    live: &[&Lock],
+    now: Timestamp,
+) -> Result<u32, Refusal> {
+    if live.is_empty() && state.lines.get(&wanted.key).is_none_or(|line| line.is_empty(now)) {
         return Ok(command.capacity.unwrap_or(1));
     }
     let in_force = row.capacity;
@@ -130,11 +173,12 @@ fn resume(lock: &Lock, command: &LockDocuments, now: Timestamp, decision: &mut D
     Held { lock: resumed, resumed: true }
 }
 
-fn check_limit(state: &State, command: &LockDocuments, decision: &Decision) -> Result<(), Refusal> {
+/// `changes` are those of the command itself: what came before is in the state.
+fn check_limit(state: &State, command: &LockDocuments, changes: &[Change]) -> Result<(), Refusal> {
     let limit = state.policy.locks_per_owner;
     let owner = (command.tenant.clone(), command.holder.owner.clone());
     let mut count = i64::from(state.owner_locks.get(&owner).copied().unwrap_or_default());
-    for change in &decision.changes {
+    for change in changes {
         match change {
             Change::Grant(_) => count += 1,
             Change::End { lock, .. } if lock.holder.owner == command.holder.owner => count -= 1,
@@ -143,7 +187,11 @@ fn check_limit(state: &State, command: &LockDocuments, decision: &Decision) -> R
             | Change::Document { .. }
             | Change::Version { .. }
             | Change::Remember { .. }
-            | Change::Forget(_) => {}
+            | Change::Forget(_)
+            | Change::Queue(_)
+            | Change::Dequeue(_)
+            | Change::Ask(_)
+            | Change::Answer(_) => {}
         }
     }
     if limit > 0 && count >= i64::from(limit) {
@@ -152,45 +200,57 @@ fn check_limit(state: &State, command: &LockDocuments, decision: &Decision) -> R
     Ok(())
 }
 
-struct Seat {
-    slot: u32,
-    capacity: u32,
+/// A new lock, to whomever and for whatever reason.
+pub(super) struct Grant<'a> {
+    pub key: &'a DocumentKey,
+    pub lease_id: LeaseId,
+    pub slot: u32,
+    pub capacity: u32,
+    pub holder: &'a Holder,
+    pub ttl_seconds: u32,
+    pub span: Span,
+    pub metadata: Option<Metadata>,
+    /// What the holder starts from, if no holder before it has left a version.
+    pub document_version: Option<DocumentVersion>,
+    pub waited_ms: Option<i64>,
+    pub is_wanted: bool,
 }
 
-fn grant(
-    state: &State,
-    command: &LockDocuments,
-    (wanted, row): (&Wanted, &DocumentRow),
-    Seat { slot, capacity }: Seat,
-    now: Timestamp,
-    decision: &mut Decision,
-) -> Result<Held, Refusal> {
-    check_limit(state, command, decision)?;
-    let version = row.version.clone().or_else(|| command.document_version.clone());
-    let fencing_token = row.fencing_token.max(state.token_floor) + 1;
-    let ttl_seconds = command.ttl_seconds.unwrap_or(state.policy.ttl_seconds);
-    let expires_at = now.plus_seconds(ttl_seconds);
-    let lock = Lock {
-        key: wanted.key.clone(),
-        slot,
-        lease_id: wanted.lease_id,
-        hold: 1,
-        fencing_token,
-        holder: command.holder.clone(),
-        acquired_at: now,
-        expires_at,
-        due_at: expires_at,
-        ttl_seconds,
-        metadata: command.metadata.clone(),
-        document_version: version.clone(),
-        linger_ms: None,
-        extend_ids: Vec::new(),
-    };
-    let row = DocumentRow { fencing_token, capacity, version };
-    decision.changes.push(Change::Document { key: wanted.key.clone(), row });
-    decision.changes.push(Change::Grant(lock.clone()));
-    decision.events.push(Event { at: now, lock: lock.clone(), kind: EventKind::Locked });
-    Ok(Held { lock, resumed: false })
+impl Decision {
+    /// Every grant goes through here: it takes the next token.
+    pub(super) fn grant(&mut self, state: &State, row: &DocumentRow, grant: Grant<'_>, now: Timestamp) -> Lock {
+        let version = row.version.clone().or(grant.document_version);
+        let fencing_token = row.fencing_token.max(state.token_floor) + 1;
+        let expires_at = match grant.span {
+            Span::Ttl => now.plus_seconds(grant.ttl_seconds),
+            Span::Linger(millis) | Span::Claim(millis) => now.plus_millis(millis.into()),
+        };
+        let lock = Lock {
+            key: grant.key.clone(),
+            slot: grant.slot,
+            lease_id: grant.lease_id,
+            hold: 1,
+            fencing_token,
+            holder: grant.holder.clone(),
+            acquired_at: now,
+            expires_at,
+            due_at: expires_at,
+            ttl_seconds: grant.ttl_seconds,
+            metadata: grant.metadata,
+            document_version: version.clone(),
+            span: grant.span,
+            activity: Activity::Active,
+            active_at: now,
+            is_wanted: grant.is_wanted,
+            extend_ids: Vec::new(),
+        };
+        let row = DocumentRow { fencing_token, capacity: grant.capacity, version };
+        self.changes.push(Change::Document { key: grant.key.clone(), row });
+        self.changes.push(Change::Grant(lock.clone()));
+        let kind = EventKind::Locked { waited_ms: grant.waited_ms };
+        self.events.push(Event { at: now, lock: lock.clone(), kind });
+        lock
+    }
 }
 
 /// Whose lock a full document loses: the one with the expected token, else the caller's own, else the oldest.

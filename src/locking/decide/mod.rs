@@ -1,18 +1,26 @@
 //! The one function that says what may happen to a document.
+//!
+//! 1. What time has brought about is settled first, whatever the command's fate: overdue locks end, asks that nobody answered
+//!    end, and free slots go to the line.
+//! 2. The command is decided on that.
+//! 3. What the command has freed goes to the line, in the same transaction: nobody can get in between.
 
+mod ask;
 mod end;
 mod extend;
 mod grant;
+mod line;
 mod target;
 #[cfg(test)]
 mod tests;
 
 use super::{
-    Change, Command, Done, EndReason, Ending, Event, EventKind, Lock, Lookup, Memo, MemoKey, MemoLock, Outcome,
-    Refusal, State, Timestamp, Which,
-    command::{Expire, Request},
+    Ask, AskOutcome, Change, Command, Done, EndReason, Ending, Event, EventKind, Lock, Lookup, Memo, MemoKey, MemoLock,
+    Outcome, Refusal, State, Timestamp, Which,
+    command::{Expire, Renew, Request},
     lock::DocumentKey,
-    names::OwnerId,
+    names::{DocumentVersion, OwnerId},
+    outcome::Failed,
 };
 use std::{collections::HashSet, hash::Hash, sync::Arc};
 
@@ -24,25 +32,23 @@ pub struct Decision {
     pub events: Vec<Event>,
 }
 
-/// A lock was asked for on a document whose row is not in the state: nothing may be decided, for the token is not known.
+/// The decision takes a document's row, or the next ticket of its line, and that is not in the state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the row of document {}/{} was not read", .0.room, .0.document)]
+#[error("the row or the line of document {}/{} was not read", .0.room, .0.document)]
 pub struct NotRead(pub DocumentKey);
 
-/// `state` must hold the command's documents and their locks, its memo, and the answers to [`State::lookups`]. A memo, a
-/// lock or an ending that is missing counts as not existing; a document row that is missing is an error.
+/// Decides the command, and brings the state up to date with the decision.
+///
+/// `state` must hold what [`Command::needs`] says, and the answers to [`State::lookups`]. A memo, a lock, a ticket, an ask
+/// or an ending that is missing counts as not existing; a document row that is missing is an error where a lock would be
+/// granted.
 ///
 /// A command may name a document several times: only the first time counts.
-pub fn decide(state: &State, command: &Command, now: Timestamp) -> Result<Decision, NotRead> {
+pub fn decide(state: &mut State, command: &Command, now: Timestamp) -> Result<Decision, NotRead> {
     let mut decision = Decision::default();
-    for key in distinct(command.needs().keys, |key| *key) {
-        let mut overdue: Vec<_> = state.locks_of(key).iter().filter(|lock| !lock.is_live(now)).collect();
-        // The log's last word about an owner must be of the lock that ended last.
-        overdue.sort_unstable_by_key(|lock| lock.end_order());
-        for lock in overdue {
-            decision.end_overdue(lock, now);
-        }
-    }
+    let keys: Vec<_> = distinct(command.needs().keys, |key| *key).collect();
+    settle(state, &keys, now, &mut decision)?;
+    let settled = decision.changes.len();
     decision.outcome = match command {
         Command::Lock(lock) => grant::lock(state, lock, now, &mut decision)?,
         Command::Extend(extend) => extend::extend(state, extend, now, &mut decision),
@@ -50,8 +56,34 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Result<Decisi
         Command::Release(release) => end::release(state, release, now, &mut decision),
         Command::ForceUnlock(force) => end::force_unlock(state, force, now, &mut decision),
         Command::Expire(expire) => reschedule(state, expire, now, &mut decision),
+        Command::Renew(renew) => extend_leases(state, renew, now, &mut decision),
+        Command::LeaveLine(leave) => line::leave(state, leave, now, &mut decision),
+        Command::Ask(command) => ask::ask(state, command, now, &mut decision),
+        Command::Answer(answer) => ask::answer(state, answer, now, &mut decision)?,
+        Command::CancelAsk(cancel) => ask::cancel(state, cancel, now, &mut decision),
     };
+    if decision.changes.len() > settled {
+        decision.apply_after(settled, state);
+        settle(state, &keys, now, &mut decision)?;
+    }
     Ok(decision)
+}
+
+/// Brings about what is due by now, and gives free slots to those who wait for them.
+fn settle(state: &mut State, keys: &[&DocumentKey], now: Timestamp, decision: &mut Decision) -> Result<(), NotRead> {
+    for key in keys {
+        let before = decision.changes.len();
+        let mut overdue: Vec<_> = state.locks_of(key).iter().filter(|lock| !lock.is_live(now)).collect();
+        // The log's last word about an owner must be of the lock that ended last.
+        overdue.sort_unstable_by_key(|lock| lock.end_order());
+        for lock in overdue {
+            decision.end_overdue(state, lock, now);
+        }
+        decision.apply_after(before, state);
+        ask::expire(state, key, now, decision);
+        line::serve(state, key, now, decision)?;
+    }
+    Ok(())
 }
 
 /// Overdue locks have been ended above; the others are looked at again when they end by what is known now.
@@ -62,6 +94,17 @@ fn reschedule(state: &State, expire: &Expire, now: Timestamp, decision: &mut Dec
         }
     }
     Outcome::default()
+}
+
+fn extend_leases(state: &State, renew: &Renew, now: Timestamp, decision: &mut Decision) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (key, lease_id) in distinct(&renew.leases, |(_, lease_id)| *lease_id) {
+        match live_locks(state, key, now).find(|lock| lock.lease_id == *lease_id) {
+            Some(lock) => outcome.done.push(decision.keep(state, lock.extended(lock.ttl_seconds, now), false)),
+            None => outcome.failed.push(Failed { key: key.clone(), refusal: Refusal::NotFound }),
+        }
+    }
+    outcome
 }
 
 /// The first of those that are the same by `identity`.
@@ -98,22 +141,39 @@ fn as_it_is<'s>(
     memo: &MemoLock,
     now: Timestamp,
 ) -> Result<&'s Lock, Refusal> {
-    let lock = state.locks_of(key).iter().find(|lock| lock.lease_id == memo.lease_id);
-    if let Some(lock) = lock.filter(|lock| lock.is_live(now)) {
+    if let Some(lock) = live_locks(state, key, now).find(|lock| lock.lease_id == memo.lease_id) {
         return Ok(lock);
     }
     let lookup = Lookup { key: key.clone(), owner: owner.clone(), which: Which::Lease(memo.lease_id) };
-    let ended = state.endings.get(&lookup).map(|ending| ending.reason).or(lock.map(Lock::overdue_reason));
+    let ended = state.endings.get(&lookup).map(|ending| ending.reason);
     // Past the log's retention nobody knows how it ended, only that it is not the caller's any more.
     Err(ended.map_or(Refusal::Mismatch, Refusal::Ended))
 }
 
 fn remember(key: MemoKey, request: &Request, locks: Vec<MemoLock>, now: Timestamp) -> Change {
-    Change::Remember { key, memo: Memo { fingerprint: request.fingerprint, created_at: now, locks } }
+    let memo = Memo { fingerprint: request.fingerprint, created_at: now, locks };
+    Change::Remember { key, memo, if_unused: false }
 }
 
 impl Decision {
+    /// Ends a lock. Open asks for it are moot.
     fn end(
+        &mut self,
+        state: &State,
+        lock: &Lock,
+        reason: EndReason,
+        by: Option<&OwnerId>,
+        note: Option<&Arc<str>>,
+        now: Timestamp,
+    ) -> Done {
+        let done = self.end_without_asks(lock, reason, by, note, now);
+        for ask in state.asks_for(lock) {
+            self.answer(ask, AskOutcome::Moot, None, lock, now);
+        }
+        done
+    }
+
+    fn end_without_asks(
         &mut self,
         lock: &Lock,
         reason: EndReason,
@@ -131,18 +191,49 @@ impl Decision {
     }
 
     /// Nobody ended it: its time ran out, or that of a page that had said goodbye.
-    fn end_overdue(&mut self, lock: &Lock, now: Timestamp) {
+    fn end_overdue(&mut self, state: &State, lock: &Lock, now: Timestamp) {
         let reason = lock.overdue_reason();
         let by = (reason == EndReason::Released).then_some(&lock.holder.owner);
-        self.end(lock, reason, by, None, now);
+        self.end(state, lock, reason, by, None, now);
     }
 
-    fn keep(&mut self, lock: Lock, resumed: bool) -> Done {
+    fn keep(&mut self, state: &State, lock: Lock, resumed: bool) -> Done {
         self.changes.push(Change::Keep(lock.clone()));
-        Done::Live { lock, resumed }
+        let asks = state.asks_for(&lock).cloned().collect();
+        Done::Live { lock, resumed, asks, activity_changed: false }
     }
 
-    /// Back to what holds whatever the command's fate: the expiry of overdue locks.
+    /// Notes the version that the holder has saved, if it is a new one. Returns the lock with it.
+    fn save(&mut self, state: &State, lock: Lock, version: Option<&DocumentVersion>, now: Timestamp) -> Lock {
+        let known = state.documents.get(&lock.key).and_then(|row| row.version.as_ref());
+        let Some(version) = version.filter(|version| Some(*version) != known) else { return lock };
+        self.changes.push(Change::Version { key: lock.key.clone(), version: version.clone() });
+        let lock = Lock { document_version: Some(version.clone()), ..lock };
+        self.events.push(Event { at: now, lock: lock.clone(), kind: EventKind::Saved });
+        lock
+    }
+
+    /// Ends an ask. `lock` is what it was about.
+    fn answer(
+        &mut self,
+        ask: &Ask,
+        outcome: AskOutcome,
+        answer: Option<&Arc<str>>,
+        lock: &Lock,
+        now: Timestamp,
+    ) -> Ask {
+        let ask = Ask { outcome: Some(outcome), answer: answer.cloned(), ..ask.clone() };
+        self.changes.push(Change::Answer(ask.clone()));
+        let kind = EventKind::HandoverAnswered(Box::new(ask.clone()));
+        self.events.push(Event { at: now, lock: lock.clone(), kind });
+        ask
+    }
+
+    fn apply_after(&self, changes: usize, state: &mut State) {
+        self.changes[changes..].iter().for_each(|change| state.apply(change));
+    }
+
+    /// Back to what holds whatever the command's fate.
     fn forget_after(&mut self, changes: usize, events: usize) {
         self.changes.truncate(changes);
         self.events.truncate(events);

@@ -21,6 +21,13 @@ impl Named {
             (None, None) => Which::Any,
         }
     }
+
+    /// Whether everything that is named is this lock's.
+    pub(super) fn fits(&self, lock: &Lock) -> bool {
+        self.lease_id.is_none_or(|lease_id| lease_id == lock.lease_id)
+            && (self.session.is_none() || self.session == lock.holder.session)
+            && self.hold.is_none_or(|hold| hold == lock.hold)
+    }
 }
 
 pub(super) fn target<'s>(
@@ -38,8 +45,7 @@ pub(super) fn target<'s>(
         Which::Lease(_) | Which::Session(_) => own.iter().find(|lock| which.means(lock)).copied(),
     };
     if let Some(lock) = found {
-        let session_fits = named.session.is_none() || named.session == lock.holder.session;
-        return if session_fits { Ok(lock) } else { Err(Refusal::Mismatch) };
+        return if named.fits(lock) { Ok(lock) } else { Err(Refusal::Mismatch) };
     }
     let ended = ended(state, key, owner, &which, now).map(Refusal::Ended);
     let oldest = others.iter().min_by_key(|lock| lock.fencing_token);
@@ -61,11 +67,6 @@ fn ended(state: &State, key: &DocumentKey, owner: &OwnerId, which: &Which, now: 
         Which::Session(_) | Which::Any => DAY_MS.min(state.policy.event_retention_ms),
     };
     let oldest = now.plus_millis(-memory_ms);
-    let is_overdue = |lock: &Lock| !lock.is_live(now) && lock.holder.owner == *owner && which.means(lock);
-    let overdue = state.locks_of(key).iter().filter(|lock| is_overdue(lock) && lock.expires_at > oldest);
-    if let Some(lock) = overdue.max_by_key(|lock| lock.end_order()) {
-        return Some(lock.overdue_reason());
-    }
     let lookup = Lookup { key: key.clone(), owner: owner.clone(), which: which.clone() };
     let ending = state.endings.get(&lookup).filter(|ending| ending.at > oldest);
     ending.map(|ending| ending.reason)

@@ -3,8 +3,8 @@
 
 use super::samples::{key, lease, owner};
 use crate::locking::{
-    Command, Expire, Extend, Fingerprint, ForceUnlock, Holder, LockDocuments, Named, Release, Request, TakeOver,
-    Unlock, Wanted,
+    Command, Expire, Extend, Fingerprint, ForceUnlock, Holder, HolderKind, LockDocuments, Named, Release, Request,
+    TakeOver, Unlock, Wanted,
     names::{RequestId, TenantId},
 };
 
@@ -17,13 +17,14 @@ pub fn lock(name: &str) -> LockDocuments {
     LockDocuments {
         tenant: TenantId::default_tenant(),
         wanted: vec![wanted(0)],
-        holder: Holder { owner: owner(name), session: None, name: None },
+        holder: Holder { owner: owner(name), session: None, name: None, kind: HolderKind::Person },
         ttl_seconds: None,
         takeover: None,
         capacity: None,
         metadata: None,
         document_version: None,
         request: None,
+        waits: false,
     }
 }
 
@@ -40,6 +41,8 @@ pub fn extend(name: &str) -> Extend {
         named: Named::default(),
         ttl_seconds: None,
         metadata: None,
+        activity: None,
+        document_version: None,
         request: None,
     }
 }

@@ -1,4 +1,4 @@
-//! The rules by themselves: `decide` and `apply` on a state that holds everything, because nothing of it is ever stored.
+//! The rules by themselves: `decide` on a state that holds everything, because nothing of it is ever stored.
 
 use super::history::{OWNERS, keys, owner_number};
 use crate::locking::{
@@ -21,10 +21,7 @@ impl Core {
     }
 
     pub fn commit(&mut self, command: &Command, now: Timestamp) -> Outcome {
-        let decision = decide(&self.state, command, now).unwrap();
-        for change in &decision.changes {
-            self.state.apply(change);
-        }
+        let decision = decide(&mut self.state, command, now).unwrap();
         self.events.extend(decision.events);
         decision.outcome
     }

@@ -5,7 +5,8 @@ use super::{
     samples::{NOW, key, lease, owner, session},
 };
 use crate::locking::{
-    Change, DocumentKey, DocumentRow, EndReason, Ending, Holder, Lock, Memo, MemoLock, Policy, State,
+    Activity, Change, DocumentKey, DocumentRow, EndReason, Ending, Holder, HolderKind, Lock, Memo, MemoLock, Policy,
+    Span, State,
     names::{DocumentVersion, TenantId},
 };
 
@@ -42,14 +43,17 @@ impl StateBuilder {
             lease_id: lease(self.locks.len() as u128 + 1),
             hold: 1,
             fencing_token: last_token + 1,
-            holder: Holder { owner: owner(name), session: None, name: None },
+            holder: Holder { owner: owner(name), session: None, name: None, kind: HolderKind::Person },
             acquired_at: NOW.plus_millis(-25_000),
             expires_at,
             due_at: expires_at,
             ttl_seconds: 30,
             metadata: None,
             document_version: None,
-            linger_ms: None,
+            span: Span::Ttl,
+            activity: Activity::Active,
+            active_at: NOW.plus_millis(-25_000),
+            is_wanted: false,
             extend_ids: Vec::new(),
         };
         self.locks.push((lock, None));

@@ -74,5 +74,5 @@ async fn page(
     .bind(PAGE)
     .fetch_all(connection)
     .await?;
-    rows.iter().map(|row| lock(row, outages)).collect()
+    rows.iter().map(|row| lock(row, "kind", outages)).collect()
 }

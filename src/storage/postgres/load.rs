@@ -2,11 +2,11 @@
 
 use sea_orm::sqlx::{self, AssertSqlSafe, Executor as _, PgConnection, Row as _, postgres::PgRow};
 
-use super::{Failure, quick::Quick, time::Time};
+use super::{Failure, line, quick::Quick, time::Time};
 use crate::{
     locking::{
-        DocumentKey, DocumentRow, EndReason, Ending, Fingerprint, Holder, Lock, Lookup, Memo, MemoKey, Metadata,
-        Timestamp, Which,
+        Activity, DocumentKey, DocumentRow, EndReason, Ending, Fingerprint, Holder, HolderKind, Lock, Lookup, Memo,
+        MemoKey, Metadata, Span, Timestamp, Which,
         names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
     },
     storage::{ENDINGS_SEARCHED, batch::Batch, memo, queries::key},
@@ -39,6 +39,8 @@ pub(super) struct Found {
     pub time: Time,
     /// Locks that expiry has looked at and that were extended since.
     pub postponed: usize,
+    /// Documents whose overdue locks somebody wants.
+    pub wanted: Vec<DocumentKey>,
 }
 
 /// Loads what the batch needs, under row locks. The row of a document that may get a lock is made if it is not there.
@@ -57,6 +59,7 @@ pub(super) async fn load(
         let missing = fill(batch, &wish, found.documents, found.locks);
         if missing.is_empty() {
             batch.state.memos.extend(found.memos);
+            line::load(connection, batch, found.time.now).await?;
             endings(connection, batch).await?;
             owner_locks(connection, batch).await?;
             return Ok(found.time);
@@ -129,19 +132,21 @@ fn found(rows: &[PgRow]) -> Result<Found> {
         memos: Vec::new(),
         time: Time::of(time)?,
         postponed: usize::try_from(postponed).unwrap_or_default(),
+        wanted: Vec::new(),
     };
     for row in &rows[..rows.len() - 1] {
         match row.try_get::<i8, _>("kind")?.cast_unsigned() {
             b'd' => found.documents.push((key_of(row)?, document(row)?)),
-            b'l' => found.locks.push(lock(row, &found.time.outages)?),
+            b'l' => found.locks.push(lock(row, "holder_kind", &found.time.outages)?),
             b'm' => found.memos.push(memo_of(row)?),
+            b'w' => found.wanted.push(key_of(row)?),
             kind => return Err(sqlx::Error::Decode(format!("a row of kind {kind}").into())),
         }
     }
     Ok(found)
 }
 
-fn key_of(row: &PgRow) -> Result<DocumentKey> {
+pub(super) fn key_of(row: &PgRow) -> Result<DocumentKey> {
     Ok(key(row.try_get("tenant")?, row.try_get("room")?, row.try_get("document")?))
 }
 
@@ -170,7 +175,10 @@ async fn create(connection: &mut PgConnection, keys: &[&DocumentKey]) -> Result<
     Ok(())
 }
 
-pub(super) fn lock(row: &PgRow, outages: &Outages) -> Result<Lock> {
+/// `kind_column` is the holder's kind: the rows of `doclock_load` have a kind of their own.
+pub(super) fn lock(row: &PgRow, kind_column: &str, outages: &Outages) -> Result<Lock> {
+    let millis = |column: &str| Ok::<_, sqlx::Error>(row.try_get::<Option<i32>, _>(column)?.map(unsigned));
+    let active_at: Option<i64> = row.try_get("active_at")?;
     let mut lock = Lock {
         key: key_of(row)?,
         slot: unsigned(row.try_get("slot")?),
@@ -181,12 +189,16 @@ pub(super) fn lock(row: &PgRow, outages: &Outages) -> Result<Lock> {
             owner: OwnerId::from_stored(row.try_get::<String, _>("owner_id")?),
             session: row.try_get::<Option<String>, _>("session_id")?.map(SessionId::from_stored),
             name: row.try_get::<Option<String>, _>("name")?.map(Into::into),
+            kind: HolderKind::from_stored(row.try_get(kind_column)?),
         },
         acquired_at: moment(row, "acquired_at")?,
         expires_at: moment(row, "expires_at")?,
         due_at: moment(row, "due_at")?,
         ttl_seconds: unsigned(row.try_get("ttl_seconds")?),
-        linger_ms: row.try_get::<Option<i32>, _>("linger_ms")?.map(unsigned),
+        span: Span::from_stored(millis("linger_ms")?, millis("claim_ms")?),
+        activity: Activity::from_stored(row.try_get("activity")?),
+        active_at: Timestamp::from_millis(active_at.map_or_else(|| row.try_get("acquired_at"), Ok)?),
+        is_wanted: row.try_get("is_wanted")?,
         metadata: row.try_get::<Option<String>, _>("metadata")?.and_then(Metadata::from_stored),
         document_version: row.try_get::<Option<String>, _>("document_version")?.map(DocumentVersion::from_stored),
         extend_ids: memo::ids_from_text(row.try_get("extend_ids")?),
@@ -199,7 +211,7 @@ pub(super) fn moment(row: &PgRow, column: &str) -> Result<Timestamp> {
     Ok(Timestamp::from_millis(row.try_get(column)?))
 }
 
-fn unsigned(number: i32) -> u32 {
+pub(super) fn unsigned(number: i32) -> u32 {
     number.try_into().unwrap_or_default()
 }
 

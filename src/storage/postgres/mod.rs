@@ -22,6 +22,7 @@
 //! dropped, and the next attempt opens a new one.
 
 pub mod epoch;
+mod line;
 mod load;
 pub mod notify;
 mod quick;
@@ -48,7 +49,7 @@ use super::{
     event_log::{Known, KnownHead},
 };
 use crate::{
-    locking::{Command, Decision, Expire, Policy, Timestamp},
+    locking::{Command, Expire, LeaseId, Policy, Timestamp},
     time::{clock::Clock, liveness::Life},
 };
 use load::Wish;
@@ -180,6 +181,28 @@ impl Writer {
 
     pub fn expire(&mut self, limit: u32) -> Result<Expired, StorageError> {
         self.runtime.block_on(self.session.keep_trying(async |session| session.expire(limit).await))
+    }
+
+    pub fn renew_tickets(&mut self, tickets: &[LeaseId]) -> Result<Vec<LeaseId>, StorageError> {
+        self.runtime.block_on(self.session.keep_trying(async |session| {
+            session.beat().await?;
+            in_time(PATIENCE, async {
+                let now = session.time_now().await?;
+                Ok(line::renew_tickets(session.connection()?, tickets, now).await?)
+            })
+            .await
+        }))
+    }
+
+    pub fn delete_dead_tickets(&mut self, limit: u32) -> Result<usize, StorageError> {
+        self.runtime.block_on(self.session.keep_trying(async |session| {
+            session.beat().await?;
+            in_time(PATIENCE, async {
+                let now = session.time_now().await?;
+                Ok(line::delete_dead_tickets(session.connection()?, now, limit).await?)
+            })
+            .await
+        }))
     }
 
     pub fn prune(&mut self, limit: u32) -> Result<usize, StorageError> {
@@ -335,19 +358,19 @@ impl Session {
     async fn expire(&mut self, limit: u32) -> Result<Expired, Failure> {
         let (command, known, policy) = (OnceCell::new(), self.known.before(), self.policy);
         let wish = Wish { due_limit: limit, ..self.wish(known) };
-        let (decided, looked_at) = in_time(PATIENCE, async {
+        let (decided, looked_at, wanted) = in_time(PATIENCE, async {
             let connection = self.connection()?;
             connection.execute("BEGIN").await?;
             let found = load::lock_rows(connection, &wish).await?;
-            let looked_at = found.postponed + found.locks.len();
+            let looked_at = found.postponed + found.locks.len() + found.wanted.len();
             let command = command.get_or_init(|| Command::Expire(Expire::of(&found.locks)));
             let mut batch = Batch::new([command], policy);
             batch.state.add_locks(found.locks);
-            Ok((self.decide(batch, found.time, known, &Quick::new()).await?, looked_at))
+            Ok((self.decide(batch, found.time, known, &Quick::new()).await?, looked_at, found.wanted))
         })
         .await?;
         let (batch, base) = self.finish(decided).await?;
-        Ok(Expired { looked_at, appended: Appended::after(base, batch.events) })
+        Ok(Expired { looked_at, appended: Appended::after(base, batch.events), wanted })
     }
 
     /// Everything before COMMIT.
@@ -384,10 +407,7 @@ impl Session {
         self.known.sees(time.head, known, time.there)?;
         batch.state.token_floor = time.token_floor;
         let now = self.clock.told(time.now);
-        let accepts = |command: &Command, decision: &Decision| {
-            !quick::is_quick(command, quick) || decision.outcome.failed.is_empty()
-        };
-        let left = batch.decide_if(now, accepts)?;
+        let left = batch.decide_if(now, |needs, decision| quick::accepts(needs, decision, quick))?;
         let sequence = save::save(self.connection()?, &batch, time.head.head.epoch).await?;
         Ok(Decided { batch, left, time, sequence })
     }
@@ -460,6 +480,14 @@ impl Session {
         Ok(time)
     }
 
+    /// The database's time, once it is right.
+    async fn time_now(&mut self) -> Result<Timestamp, Failure> {
+        let latest = self.latest;
+        let Wish { known_sequence, manual_now, .. } = self.wish(self.known.before());
+        let time = time::read(self.connection()?, known_sequence, manual_now).await?;
+        if time.is_wrong(latest) { Err(Failure::WrongTime) } else { Ok(time.now) }
+    }
+
     /// Events go in the order of the log, one server at a time: a hole that one leaves behind and another makes larger
     /// would not be seen by those who read on from before it.
     async fn prune(&mut self, limit: u32) -> Result<usize, sqlx::Error> {
@@ -493,6 +521,15 @@ impl Session {
         .bind(i64::from(limit))
         .execute(&mut *transaction)
         .await?;
+        let asks = sqlx::query(
+            "DELETE FROM lock_handovers WHERE handover_id IN
+               (SELECT handover_id FROM lock_handovers WHERE asked_at <= $1 AND outcome IS NOT NULL LIMIT $2
+                FOR UPDATE SKIP LOCKED)",
+        )
+        .bind(now.plus_millis(-policy.memo_retention_ms).millis())
+        .bind(i64::from(limit))
+        .execute(&mut *transaction)
+        .await?;
         // Expiry has looked at every lock that was written before them, and has written down its real end.
         sqlx::query("DELETE FROM outages WHERE back_at + $1 < coalesce((SELECT min(due_at) FROM document_locks), $2)")
             .bind(LONGEST_TTL_MS)
@@ -500,7 +537,7 @@ impl Session {
             .execute(&mut *transaction)
             .await?;
         transaction.commit().await?;
-        Ok(usize::try_from(events.rows_affected() + memos.rows_affected()).unwrap_or(usize::MAX))
+        Ok(usize::try_from(events.rows_affected() + memos.rows_affected() + asks.rows_affected()).unwrap_or(usize::MAX))
     }
 }
 

@@ -1,26 +1,38 @@
-//! The short cut for plain heartbeats and unlocks, nine of ten requests in real life: only the lock's row is locked.
+//! The short cut for plain heartbeats and unlocks, nine of ten requests in real life, and for the server's own renewals: only
+//! the lock's row is locked.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use crate::locking::{Command, DocumentKey};
+use crate::locking::{Change, Command, Decision, DocumentKey, Needs, ShortCut};
 
-/// Documents of which only the locks are locked: a plain heartbeat or unlock is alone on them in its batch.
+/// Documents of which only the locks are locked: the command that names them may take the short cut, and is alone on them
+/// in its batch.
 pub(super) type Quick<'c> = HashSet<&'c DocumentKey>;
 
 pub(super) fn documents<'c>(commands: &[&'c Command]) -> Quick<'c> {
-    let (mut quick, mut others) = (Quick::new(), HashSet::new());
-    for command in commands {
-        let needs = command.needs();
-        for key in needs.keys {
-            if !needs.is_plain || !quick.insert(key) {
-                others.insert(key);
-            }
-        }
+    let needs: Vec<_> = commands.iter().map(|command| command.needs()).collect();
+    let mut counts: HashMap<&DocumentKey, usize> = HashMap::new();
+    for key in needs.iter().flat_map(|needs| &needs.keys) {
+        *counts.entry(*key).or_default() += 1;
     }
-    quick.retain(|key| !others.contains(key));
-    quick
+    let is_alone = |needs: &&Needs<'_>| needs.keys.iter().all(|key| counts.get(key) == Some(&1));
+    let quick = needs.iter().filter(|needs| needs.short_cut != ShortCut::No).filter(is_alone);
+    quick.flat_map(|needs| needs.keys.iter().copied()).collect()
 }
 
-pub(super) fn is_quick(command: &Command, quick: &Quick<'_>) -> bool {
-    command.needs().keys.into_iter().any(|key| quick.contains(key))
+/// Whether what was decided by the locks alone may be written. A refusal may be old news: a statement that waited for a
+/// lock's row cannot see the row that has taken its place. And a lock that somebody wants must not end, nor its holder be
+/// answered, without a look at the line and the asks.
+pub(super) fn accepts(needs: &Needs<'_>, decision: &Decision, quick: &Quick<'_>) -> bool {
+    if !needs.keys.iter().any(|key| quick.contains(key)) {
+        return true;
+    }
+    let ends_wanted = |change: &Change| matches!(change, Change::End { lock, .. } if lock.is_wanted);
+    let keeps_wanted = |change: &Change| matches!(change, Change::Keep(lock) if lock.is_wanted);
+    let has = |matching: &dyn Fn(&Change) -> bool| decision.changes.iter().any(matching);
+    match needs.short_cut {
+        ShortCut::No => true,
+        ShortCut::Plain => decision.outcome.failed.is_empty() && !has(&ends_wanted) && !has(&keeps_wanted),
+        ShortCut::Always => !has(&ends_wanted),
+    }
 }

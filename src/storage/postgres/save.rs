@@ -7,7 +7,10 @@ use uuid::Uuid;
 
 use super::{Failure, load::columns};
 use crate::{
-    locking::{Change, DocumentKey, DocumentRow, Event, LeaseId, Lock, Memo, MemoKey, names::DocumentVersion},
+    locking::{
+        Ask, AskOutcome, Change, DocumentKey, DocumentRow, Event, Holder, LeaseId, Lock, Memo, MemoKey, Ticket,
+        names::DocumentVersion,
+    },
     storage::{batch::Batch, event_log::Row as EventRow, memo},
 };
 
@@ -32,12 +35,16 @@ pub(super) async fn save(
         writing = Writing::new();
     }
     // Memos first: they may have to wait for another server, which needs `log_head` to go on.
-    writing.remember(&net.memos, batch.state.policy.memo_retention_ms);
+    writing.remember(REMEMBERED, &net.memos, batch.state.policy.memo_retention_ms);
+    writing.remember("remembered_if_unused", &net.memos_if_unused, batch.state.policy.memo_retention_ms);
     writing.forget(&net.forgotten);
     writing.documents(&net.documents);
     writing.versions(&net.versions);
     writing.grant(&net.granted);
     writing.keep(&net.kept);
+    writing.dequeue(&net.dequeued);
+    writing.queue(&net.queued);
+    writing.asks(&net.asks);
     writing.append(&batch.events, epoch);
     let written = writing.run(connection).await?;
     if written.remembered != net.memos.len() {
@@ -67,7 +74,12 @@ struct Net<'b> {
     kept: Vec<&'b Lock>,
     ended: Vec<&'b Lock>,
     memos: BTreeMap<&'b MemoKey, &'b Memo>,
+    /// Those that give way to another request with the same id.
+    memos_if_unused: BTreeMap<&'b MemoKey, &'b Memo>,
     forgotten: BTreeSet<&'b MemoKey>,
+    queued: Vec<&'b Ticket>,
+    dequeued: Vec<&'b Ticket>,
+    asks: Vec<&'b Ask>,
 }
 
 impl<'b> Net<'b> {
@@ -75,6 +87,9 @@ impl<'b> Net<'b> {
         let mut net = Self::default();
         // Whether the row is new, and the lock as it is at the end.
         let mut locks: HashMap<LeaseId, (bool, &Lock, bool)> = HashMap::new();
+        // Whether it stays, by lease.
+        let mut tickets: BTreeMap<LeaseId, (&Ticket, bool)> = BTreeMap::new();
+        let mut asks: BTreeMap<Uuid, &Ask> = BTreeMap::new();
         for change in changes {
             match change {
                 Change::Grant(lock) => {
@@ -98,15 +113,30 @@ impl<'b> Net<'b> {
                         net.versions.insert(key, version);
                     }
                 },
-                Change::Remember { key, memo } => {
-                    net.memos.insert(key, memo);
+                Change::Remember { key, memo, if_unused } => {
+                    let memos = if *if_unused { &mut net.memos_if_unused } else { &mut net.memos };
+                    memos.insert(key, memo);
                     net.forgotten.remove(key);
                 }
                 Change::Forget(key) => {
                     net.memos.remove(key);
                     net.forgotten.insert(key);
                 }
+                Change::Queue(ticket) => {
+                    tickets.insert(ticket.lease_id, (ticket, true));
+                }
+                Change::Dequeue(ticket) => {
+                    tickets.insert(ticket.lease_id, (ticket, false));
+                }
+                Change::Ask(ask) | Change::Answer(ask) => {
+                    asks.insert(ask.id, ask);
+                }
             }
+        }
+        net.memos_if_unused.retain(|key, _| !net.memos.contains_key(key));
+        net.asks = asks.into_values().collect();
+        for (ticket, stays) in tickets.into_values() {
+            if stays { net.queued.push(ticket) } else { net.dequeued.push(ticket) }
         }
         for (is_new, lock, is_live) in locks.into_values() {
             match (is_new, is_live) {
@@ -166,6 +196,13 @@ impl Columns<'_> {
         self.add("text[]", keys.map(|key| key.request_id.as_str()));
     }
 
+    fn holders<'h>(&mut self, holders: impl Iterator<Item = &'h Holder> + Clone) {
+        self.add("text[]", holders.clone().map(|holder| holder.owner.as_str()));
+        self.add("text[]", holders.clone().map(|holder| holder.session.as_ref().map(|session| session.as_str())));
+        self.add("text[]", holders.clone().map(|holder| holder.name.as_deref()));
+        self.add("text[]", holders.map(|holder| holder.kind.name()));
+    }
+
     fn keys<'k>(&mut self, keys: impl Iterator<Item = &'k DocumentKey>) {
         let (tenants, rooms, names) = columns(keys);
         self.add("text[]", tenants.into_iter());
@@ -218,12 +255,12 @@ impl Writing {
     }
 
     /// Only a memo past its retention is written over.
-    fn remember(&mut self, memos: &BTreeMap<&MemoKey, &Memo>, retention_ms: i64) {
+    fn remember(&mut self, part: &'static str, memos: &BTreeMap<&MemoKey, &Memo>, retention_ms: i64) {
         if memos.is_empty() {
             return;
         }
         self.part(
-            REMEMBERED,
+            part,
             "INSERT INTO request_memos AS m (tenant, owner_id, request_id, fingerprint, locks, created_at)
              SELECT k.tenant, k.owner_id, k.request_id, k.fingerprint, k.locks, k.created_at FROM UNNEST(",
             |columns| {
@@ -299,7 +336,7 @@ impl Writing {
             "granted",
             "INSERT INTO document_locks (tenant, room, document, slot, lease_id, hold, fencing_token, owner_id,
                 session_id, name, acquired_at, expires_at, due_at, ttl_seconds, linger_ms, metadata, document_version,
-                extend_ids)
+                extend_ids, kind, claim_ms, activity, active_at, is_wanted)
              SELECT * FROM UNNEST(",
             |columns| {
                 columns.keys(each().map(|lock| &lock.key));
@@ -314,10 +351,15 @@ impl Writing {
                 columns.add("bigint[]", each().map(|lock| lock.expires_at.millis()));
                 columns.add("bigint[]", each().map(|lock| lock.due_at.millis()));
                 columns.add("int[]", each().map(|lock| signed(lock.ttl_seconds)));
-                columns.add("int[]", each().map(|lock| lock.linger_ms.map(signed)));
+                columns.add("int[]", each().map(|lock| lock.span.linger_ms().map(signed)));
                 columns.add("text[]", each().map(|lock| lock.metadata.as_ref().map(|m| m.as_str())));
                 columns.add("text[]", each().map(|lock| lock.document_version.as_ref().map(|v| v.as_str())));
                 columns.add("text[]", each().map(|lock| memo::ids_to_text(&lock.extend_ids)));
+                columns.add("text[]", each().map(|lock| lock.holder.kind.name()));
+                columns.add("int[]", each().map(|lock| lock.span.claim_ms().map(signed)));
+                columns.add("text[]", each().map(|lock| lock.activity.name()));
+                columns.add("bigint[]", each().map(|lock| lock.active_at.millis()));
+                columns.add("bool[]", each().map(|lock| lock.is_wanted));
             },
             ") RETURNING 1)",
         );
@@ -333,7 +375,8 @@ impl Writing {
             "kept",
             "UPDATE document_locks AS l SET hold = k.hold, name = k.name, expires_at = k.expires_at,
                 due_at = k.due_at, ttl_seconds = k.ttl_seconds, linger_ms = k.linger_ms, metadata = k.metadata,
-                extend_ids = k.extend_ids
+                extend_ids = k.extend_ids, document_version = k.document_version, kind = k.kind,
+                claim_ms = k.claim_ms, activity = k.activity, active_at = k.active_at, is_wanted = k.is_wanted
              FROM UNNEST(",
             |columns| {
                 columns.keys(each().map(|lock| &lock.key));
@@ -343,13 +386,87 @@ impl Writing {
                 columns.add("bigint[]", each().map(|lock| lock.expires_at.millis()));
                 columns.add("bigint[]", each().map(|lock| lock.due_at.millis()));
                 columns.add("int[]", each().map(|lock| signed(lock.ttl_seconds)));
-                columns.add("int[]", each().map(|lock| lock.linger_ms.map(signed)));
+                columns.add("int[]", each().map(|lock| lock.span.linger_ms().map(signed)));
                 columns.add("text[]", each().map(|lock| lock.metadata.as_ref().map(|m| m.as_str())));
                 columns.add("text[]", each().map(|lock| memo::ids_to_text(&lock.extend_ids)));
+                columns.add("text[]", each().map(|lock| lock.document_version.as_ref().map(|v| v.as_str())));
+                columns.add("text[]", each().map(|lock| lock.holder.kind.name()));
+                columns.add("int[]", each().map(|lock| lock.span.claim_ms().map(signed)));
+                columns.add("text[]", each().map(|lock| lock.activity.name()));
+                columns.add("bigint[]", each().map(|lock| lock.active_at.millis()));
+                columns.add("bool[]", each().map(|lock| lock.is_wanted));
             },
             ") AS k (tenant, room, document, slot, hold, name, expires_at, due_at, ttl_seconds, linger_ms, metadata,
-                 extend_ids)
+                 extend_ids, document_version, kind, claim_ms, activity, active_at, is_wanted)
              WHERE (l.tenant, l.room, l.document, l.slot) = (k.tenant, k.room, k.document, k.slot) RETURNING 1)",
+        );
+    }
+
+    fn queue(&mut self, tickets: &[&Ticket]) {
+        if tickets.is_empty() {
+            return;
+        }
+        let each = || tickets.iter();
+        self.part(
+            "queued",
+            "INSERT INTO lock_waiters (tenant, room, document, place, lease_id, owner_id, session_id, name, kind,
+                ttl_seconds, metadata, request_id, fingerprint, joined_at, expires_at)
+             SELECT * FROM UNNEST(",
+            |columns| {
+                columns.keys(each().map(|ticket| &ticket.key));
+                columns.add("bigint[]", each().map(|ticket| ticket.place));
+                columns.add("uuid[]", each().map(|ticket| ticket.lease_id));
+                columns.holders(each().map(|ticket| &ticket.holder));
+                columns.add("int[]", each().map(|ticket| signed(ticket.ttl_seconds)));
+                columns.add("text[]", each().map(|ticket| ticket.metadata.as_ref().map(|m| m.as_str())));
+                columns.add("text[]", each().map(|ticket| ticket.request.as_ref().map(|request| request.id.as_str())));
+                let fingerprints = each().map(|ticket| ticket.request.as_ref().map(|r| r.fingerprint.0.as_slice()));
+                columns.add("bytea[]", fingerprints);
+                columns.add("bigint[]", each().map(|ticket| ticket.joined_at.millis()));
+                columns.add("bigint[]", each().map(|ticket| ticket.expires_at.millis()));
+            },
+            ") ON CONFLICT (tenant, room, document, place) DO UPDATE SET name = excluded.name,
+                ttl_seconds = excluded.ttl_seconds, metadata = excluded.metadata, request_id = excluded.request_id,
+                fingerprint = excluded.fingerprint, expires_at = excluded.expires_at RETURNING 1)",
+        );
+    }
+
+    fn dequeue(&mut self, tickets: &[&Ticket]) {
+        if tickets.is_empty() {
+            return;
+        }
+        self.part(
+            "dequeued",
+            "DELETE FROM lock_waiters AS w USING UNNEST(",
+            |columns| columns.add("uuid[]", tickets.iter().map(|ticket| ticket.lease_id)),
+            ") AS k (lease_id) WHERE w.lease_id = k.lease_id RETURNING 1)",
+        );
+    }
+
+    fn asks(&mut self, asks: &[&Ask]) {
+        if asks.is_empty() {
+            return;
+        }
+        let each = || asks.iter();
+        self.part(
+            "asked",
+            "INSERT INTO lock_handovers (tenant, room, document, handover_id, lease_id, holder_id, owner_id, session_id,
+                name, kind, message, asked_at, expires_at, outcome, answer)
+             SELECT * FROM UNNEST(",
+            |columns| {
+                columns.keys(each().map(|ask| &ask.key));
+                columns.add("uuid[]", each().map(|ask| ask.id));
+                columns.add("uuid[]", each().map(|ask| ask.lease_id));
+                columns.add("text[]", each().map(|ask| ask.holder.as_str()));
+                columns.holders(each().map(|ask| &ask.asker));
+                columns.add("text[]", each().map(|ask| ask.message.as_deref()));
+                columns.add("bigint[]", each().map(|ask| ask.asked_at.millis()));
+                columns.add("bigint[]", each().map(|ask| ask.expires_at.millis()));
+                columns.add("text[]", each().map(|ask| ask.outcome.map(AskOutcome::name)));
+                columns.add("text[]", each().map(|ask| ask.answer.as_deref()));
+            },
+            ") ON CONFLICT (handover_id) DO UPDATE SET outcome = excluded.outcome, answer = excluded.answer
+             RETURNING 1)",
         );
     }
 
@@ -380,9 +497,10 @@ impl Writing {
         self.part(
             "appended",
             "INSERT INTO events (sequence, tenant, room, document, at, kind, lease_id, fencing_token, owner_id,
-                session_id, reason, \"by\", note, held_ms, ended_at, body)
+                session_id, reason, \"by\", note, held_ms, ended_at, body, recipient, waited_ms)
              SELECT head.base + e.position, e.tenant, e.room, e.document, e.at, e.kind, e.lease_id, e.fencing_token,
-                e.owner_id, e.session_id, e.reason, e.ended_by, e.note, e.held_ms, e.ended_at, e.body
+                e.owner_id, e.session_id, e.reason, e.ended_by, e.note, e.held_ms, e.ended_at, e.body,
+                e.recipient, e.waited_ms
              FROM head, UNNEST(",
             |columns| {
                 columns.keys(each().map(|event| &event.lock.key));
@@ -398,9 +516,11 @@ impl Writing {
                 columns.add("bigint[]", rows.iter().map(|row| row.held_ms));
                 columns.add("bigint[]", rows.iter().map(|row| row.ended_at));
                 columns.add("text[]", rows.iter().map(|row| row.body.as_str()));
+                columns.add("text[]", rows.iter().map(|row| row.recipient));
+                columns.add("bigint[]", rows.iter().map(|row| row.waited_ms));
             },
             ") WITH ORDINALITY AS e (tenant, room, document, at, kind, lease_id, fencing_token, owner_id, session_id, reason,
-                 ended_by, note, held_ms, ended_at, body, position))",
+                 ended_by, note, held_ms, ended_at, body, recipient, waited_ms, position))",
         );
     }
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use sea_orm::sqlx::{self, Executor as _, PgConnection, Row as _, postgres::PgRow};
 
-use super::load::{self, Wish, moment};
+use super::{
+    line,
+    load::{self, Wish, moment},
+};
 use crate::{
     locking::Timestamp,
     storage::event_log::{Head, Known, Mark},
@@ -105,6 +108,7 @@ async fn absorb(connection: &mut PgConnection, time: &Time, latest: Timestamp) -
 /// Adds the outage to the list. All of the list is written again, because [`Outages`] bounds it. No lock is touched.
 async fn grant_grace(connection: &mut PgConnection, time: &Time) -> Result<(), sqlx::Error> {
     let outages = time.outages.and(Outage { last_alive: time.last_alive, back: time.now });
+    line::grant_grace(connection, time.last_alive, time.now).await?;
     connection.execute("DELETE FROM outages").await?;
     sqlx::query("INSERT INTO outages (last_alive, back_at) SELECT * FROM UNNEST($1::bigint[], $2::bigint[])")
         .bind(outages.iter().map(|outage| outage.last_alive.millis()).collect::<Vec<_>>())

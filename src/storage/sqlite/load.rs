@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
+use super::line;
 use crate::{
     locking::{
-        DocumentKey, DocumentRow, EndReason, Ending, Fingerprint, Holder, Lock, Lookup, Memo, MemoKey, Metadata,
-        Timestamp, Which,
+        Activity, DocumentKey, DocumentRow, EndReason, Ending, Fingerprint, Holder, HolderKind, Lock, Lookup, Memo,
+        MemoKey, Metadata, Span, Timestamp, Which,
         names::{DocumentVersion, OwnerId, SessionId, TenantId},
     },
     storage::{
@@ -36,8 +37,11 @@ macro_rules! columns {
     };
 }
 
+pub(super) use columns;
+
 columns!(LockColumn: tenant, room, document, slot, lease_id, hold, fencing_token, owner_id, session_id, name, acquired_at,
-    expires_at, due_at, ttl_seconds, linger_ms, metadata, document_version, extend_ids);
+    expires_at, due_at, ttl_seconds, linger_ms, metadata, document_version, extend_ids, kind, claim_ms, activity, active_at,
+    is_wanted);
 columns!(DocumentColumn: fencing_token, capacity, document_version);
 columns!(MemoColumn: fingerprint, created_at, locks);
 
@@ -45,7 +49,7 @@ fn select_locks(rest: &str) -> String {
     format!("SELECT {} FROM document_locks {rest}", LockColumn::LIST)
 }
 
-pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>, outages: &Outages) -> Result<()> {
+pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>, outages: &Outages, now: Timestamp) -> Result<()> {
     const OF_DOCUMENT: &str = "WHERE tenant = ?1 AND room = ?2 AND document = ?3";
     let select_document = format!("SELECT {} FROM documents {OF_DOCUMENT}", DocumentColumn::LIST);
     let mut documents = connection.prepare_cached(&select_document)?;
@@ -62,6 +66,13 @@ pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>, outages: &Out
             batch.state.locks.insert(key.clone(), found);
         }
     }
+    for key in batch.line_keys().into_keys() {
+        if !batch.state.documents.contains_key(key) {
+            let row = document(&mut documents, key)?.unwrap_or_default();
+            batch.state.documents.insert(key.clone(), row);
+        }
+    }
+    line::load(connection, batch, now)?;
     for key in batch.memo_keys() {
         if let Some(memo) = memo_of(connection, &key)? {
             batch.state.memos.insert(key, memo);
@@ -79,10 +90,26 @@ pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>, outages: &Out
 pub(super) fn overdue(connection: &Connection, outages: &Outages, now: Timestamp, limit: u32) -> Result<Vec<Lock>> {
     connection
         .prepare_cached(&format!(
-            "SELECT * FROM ({}) WHERE expires_at <= ?1",
+            "SELECT * FROM ({}) WHERE expires_at <= ?1 AND NOT is_wanted",
             select_locks("WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2")
         ))?
         .query_map(params![now.millis(), limit], |row| any_lock(row, outages))?
+        .collect()
+}
+
+/// The documents of those that somebody wants.
+pub(super) fn overdue_and_wanted(connection: &Connection, now: Timestamp, limit: u32) -> Result<Vec<DocumentKey>> {
+    connection
+        .prepare_cached(
+            "SELECT tenant, room, document FROM
+               (SELECT tenant, room, document, expires_at, is_wanted FROM document_locks
+                WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2)
+             WHERE expires_at <= ?1 AND is_wanted",
+        )?
+        .query_map(params![now.millis(), limit], |row| {
+            let name = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_str()?);
+            Ok(key(name("tenant")?, name("room")?, name("document")?))
+        })?
         .collect()
 }
 
@@ -148,6 +175,8 @@ fn lock(row: &Row<'_>, key: DocumentKey, outages: &Outages) -> Result<Lock> {
     use LockColumn as Column;
     let moment = |column: Column| Ok::<_, rusqlite::Error>(Timestamp::from_millis(row.get(column as usize)?));
     let text = |column: Column| text(row, column as usize);
+    let (acquired_at, active_at) =
+        (moment(Column::acquired_at)?, row.get::<_, Option<i64>>(Column::active_at as usize)?);
     let mut lock = Lock {
         key,
         slot: row.get(Column::slot as usize)?,
@@ -158,12 +187,16 @@ fn lock(row: &Row<'_>, key: DocumentKey, outages: &Outages) -> Result<Lock> {
             owner: OwnerId::from_stored(text(Column::owner_id)?.unwrap_or_default()),
             session: text(Column::session_id)?.map(SessionId::from_stored),
             name: text(Column::name)?.map(Into::into),
+            kind: HolderKind::from_stored(text(Column::kind)?),
         },
-        acquired_at: moment(Column::acquired_at)?,
+        acquired_at,
         expires_at: moment(Column::expires_at)?,
         due_at: moment(Column::due_at)?,
         ttl_seconds: row.get(Column::ttl_seconds as usize)?,
-        linger_ms: row.get(Column::linger_ms as usize)?,
+        span: Span::from_stored(row.get(Column::linger_ms as usize)?, row.get(Column::claim_ms as usize)?),
+        activity: Activity::from_stored(text(Column::activity)?),
+        active_at: active_at.map_or(acquired_at, Timestamp::from_millis),
+        is_wanted: row.get(Column::is_wanted as usize)?,
         metadata: text(Column::metadata)?.and_then(Metadata::from_stored),
         document_version: text(Column::document_version)?.map(DocumentVersion::from_stored),
         extend_ids: memo::ids_from_text(text(Column::extend_ids)?),
@@ -173,7 +206,7 @@ fn lock(row: &Row<'_>, key: DocumentKey, outages: &Outages) -> Result<Lock> {
 }
 
 /// As it stands in the row: what is kept of it is copied once.
-fn text<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>> {
+pub(super) fn text<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>> {
     Ok(row.get_ref(column)?.as_str_or_null()?)
 }
 

@@ -13,6 +13,7 @@
 pub mod backup;
 pub mod epoch;
 mod file;
+mod line;
 mod load;
 mod pulse;
 mod save;
@@ -41,7 +42,7 @@ use super::{
 };
 use crate::{
     locking::{
-        Change, Command, Expire, Policy, Timestamp,
+        Change, Command, Expire, LeaseId, Policy, Timestamp,
         names::{OwnerId, TenantId},
     },
     time::{
@@ -184,7 +185,7 @@ impl Writer {
         let policy = self.policy;
         let (batch, base) = self.transact(|open, moment| {
             let mut batch = Batch::new(commands, policy);
-            load::load(&open.connection, &mut batch, &moment.outages)?;
+            load::load(&open.connection, &mut batch, &moment.outages, moment.now)?;
             Ok(batch)
         })?;
         Ok(batch.committed(base))
@@ -193,18 +194,42 @@ impl Writer {
     /// One step of expiry.
     pub fn expire(&mut self, limit: u32) -> Result<Expired, StorageError> {
         let (policy, command, looked_at) = (self.policy, OnceCell::new(), Cell::new(0));
+        let wanted = Cell::new(Vec::new());
         let (batch, base) = self.transact(|open, moment| {
             let postponed = save::postpone(&open.connection, moment.now, limit)?;
             let mut overdue = load::overdue(&open.connection, &moment.outages, moment.now, limit)?;
             // Neighbours in the tables one after the other: half of what is written is the pages they share.
             overdue.sort_unstable_by(|one, other| one.key.cmp(&other.key));
-            looked_at.set(postponed + overdue.len());
+            let keys = load::overdue_and_wanted(&open.connection, moment.now, limit)?;
+            looked_at.set(postponed + overdue.len() + keys.len());
+            wanted.set(keys);
             let command = command.get_or_init(|| Command::Expire(Expire::of(&overdue)));
             let mut batch = Batch::new([command], policy);
             batch.state.add_locks(overdue);
             Ok(batch)
         })?;
-        Ok(Expired { looked_at: looked_at.get(), appended: Appended::after(base, batch.events) })
+        let appended = Appended::after(base, batch.events);
+        Ok(Expired { looked_at: looked_at.get(), appended, wanted: wanted.into_inner() })
+    }
+
+    /// Gives tickets another life. Returns those that are not there any more.
+    pub fn renew_tickets(&mut self, tickets: &[LeaseId]) -> Result<Vec<LeaseId>, StorageError> {
+        let (policy, gone) = (self.policy, Cell::new(Vec::new()));
+        self.transact(|open, moment| {
+            gone.set(line::renew_tickets(&open.connection, tickets, moment.now)?);
+            Ok(Batch::new([], policy))
+        })?;
+        Ok(gone.into_inner())
+    }
+
+    /// Deletes up to `limit` tickets that nobody has renewed; returns how many there were.
+    pub fn delete_dead_tickets(&mut self, limit: u32) -> Result<usize, StorageError> {
+        let (policy, deleted) = (self.policy, Cell::new(0));
+        self.transact(|open, moment| {
+            deleted.set(line::delete_dead_tickets(&open.connection, moment.now, limit)?);
+            Ok(Batch::new([], policy))
+        })?;
+        Ok(deleted.get())
     }
 
     /// What `load` has put into a batch is decided, written and committed. Answers it with the sequence before its events.
@@ -344,6 +369,7 @@ impl Open {
         if Life::is_outage(self.last_alive, now) {
             let outages = self.outages.and(Outage { last_alive: self.last_alive, back: now });
             save::outages(&self.connection, &outages)?;
+            line::grant_grace(&self.connection, self.last_alive, now)?;
             moment.outages = Arc::new(outages);
         }
         self.beat(now)?;
@@ -379,7 +405,11 @@ impl Open {
                 | Change::Document { .. }
                 | Change::Version { .. }
                 | Change::Remember { .. }
-                | Change::Forget(_) => {}
+                | Change::Forget(_)
+                | Change::Queue(_)
+                | Change::Dequeue(_)
+                | Change::Ask(_)
+                | Change::Answer(_) => {}
             }
         }
     }
@@ -401,7 +431,8 @@ fn prune(connection: &Connection, policy: Policy, now: Timestamp, limit: u32) ->
         "DELETE FROM outages WHERE back_at + ?1 < coalesce((SELECT min(due_at) FROM document_locks), ?2)",
         [LONGEST_TTL_MS, now.millis()],
     )?;
-    Ok(events + memos)
+    let asks = line::prune_asks(connection, now.plus_millis(-policy.memo_retention_ms), limit)?;
+    Ok(events + memos + asks)
 }
 
 /// A constraint is one command's own fault; everything else is the database's.

@@ -2,6 +2,7 @@
 
 use rusqlite::{CachedStatement, Connection, params};
 
+use super::line;
 use crate::{
     locking::{Change, DocumentKey, DocumentRow, Event, Lock, Memo, MemoKey, Timestamp, names::DocumentVersion},
     storage::{
@@ -24,8 +25,11 @@ pub(super) fn save(connection: &Connection, batch: &Batch<'_>, head: Head) -> Re
             Change::End { lock, .. } => statements.end(lock)?,
             Change::Document { key, row } => statements.document(key, row)?,
             Change::Version { key, version } => leave_version(connection, key, version)?,
-            Change::Remember { key, memo } => remember(connection, key, memo)?,
+            Change::Remember { key, memo, if_unused } => remember(connection, key, memo, *if_unused)?,
             Change::Forget(key) => forget(connection, key)?,
+            Change::Queue(ticket) => line::queue(connection, ticket)?,
+            Change::Dequeue(ticket) => line::dequeue(connection, ticket)?,
+            Change::Ask(ask) | Change::Answer(ask) => line::save_ask(connection, ask)?,
         }
     }
     for (next, event) in (head.sequence + 1..).zip(&batch.events) {
@@ -79,13 +83,15 @@ impl<'c> Statements<'c> {
         Ok(Self {
             grant: connection.prepare_cached(
                 "INSERT INTO document_locks (tenant, room, document, slot, lease_id, hold, fencing_token, owner_id,
-                    session_id, name, acquired_at, expires_at, due_at, ttl_seconds, metadata, document_version)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                    session_id, name, acquired_at, expires_at, due_at, ttl_seconds, metadata, document_version, kind,
+                    claim_ms, activity, active_at, is_wanted)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
             )?,
             // What can change on a lock that lives on.
             keep: connection.prepare_cached(
                 "UPDATE document_locks SET hold = ?5, name = ?6, expires_at = ?7, due_at = ?8, ttl_seconds = ?9,
-                    metadata = ?10, linger_ms = ?11, extend_ids = ?12
+                    metadata = ?10, linger_ms = ?11, extend_ids = ?12, document_version = ?13, claim_ms = ?14,
+                    activity = ?15, active_at = ?16, is_wanted = ?17, kind = ?18
                  WHERE tenant = ?1 AND room = ?2 AND document = ?3 AND slot = ?4",
             )?,
             end: connection.prepare_cached(
@@ -98,8 +104,8 @@ impl<'c> Statements<'c> {
             )?,
             append: connection.prepare_cached(
                 "INSERT INTO events (sequence, tenant, room, document, at, kind, lease_id, fencing_token, owner_id,
-                    session_id, reason, by, note, held_ms, ended_at, body)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                    session_id, reason, by, note, held_ms, ended_at, body, recipient, waited_ms)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
             )?,
         })
     }
@@ -122,6 +128,11 @@ impl<'c> Statements<'c> {
             lock.ttl_seconds,
             lock.metadata.as_ref().map(|metadata| metadata.as_str()),
             lock.document_version.as_ref().map(|version| version.as_str()),
+            lock.holder.kind.name(),
+            lock.span.claim_ms(),
+            lock.activity.name(),
+            lock.active_at.millis(),
+            lock.is_wanted,
         ])?;
         Ok(())
     }
@@ -138,8 +149,14 @@ impl<'c> Statements<'c> {
             lock.due_at.millis(),
             lock.ttl_seconds,
             lock.metadata.as_ref().map(|metadata| metadata.as_str()),
-            lock.linger_ms,
+            lock.span.linger_ms(),
             memo::ids_to_text(&lock.extend_ids),
+            lock.document_version.as_ref().map(|version| version.as_str()),
+            lock.span.claim_ms(),
+            lock.activity.name(),
+            lock.active_at.millis(),
+            lock.is_wanted,
+            lock.holder.kind.name(),
         ])?;
         Ok(())
     }
@@ -181,18 +198,21 @@ impl<'c> Statements<'c> {
             row.held_ms,
             row.ended_at,
             row.body,
+            row.recipient,
+            row.waited_ms,
         ])?;
         Ok(())
     }
 }
 
-fn remember(connection: &Connection, key: &MemoKey, memo: &Memo) -> Result<()> {
+fn remember(connection: &Connection, key: &MemoKey, memo: &Memo, if_unused: bool) -> Result<()> {
     let locks = memo::to_text(&memo.locks);
+    let otherwise = if if_unused { "IGNORE" } else { "REPLACE" };
     connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO request_memos (tenant, owner_id, request_id, fingerprint, locks, created_at)
+        .prepare_cached(&format!(
+            "INSERT OR {otherwise} INTO request_memos (tenant, owner_id, request_id, fingerprint, locks, created_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        )?
+        ))?
         .execute(params![
             key.tenant.as_str(),
             key.owner.as_str(),
