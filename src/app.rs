@@ -6,7 +6,7 @@
 //! here, workers end, the committer finishes its queue.
 //! A worker that ends by itself has crashed, and the server ends with it: half a server is worse than none.
 
-use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use actix_web::{
     dev::{Server, ServerHandle},
@@ -23,6 +23,7 @@ use crate::{
     calls::{Calls, Rates},
     committer::{self, Announcer, Committer},
     contention::Contention,
+    demo::{self, Demo},
     http::{self, Api, Proxies, server::Listening},
     keeper::Keeper,
     lines::{self, Lines},
@@ -33,7 +34,7 @@ use crate::{
     },
     locking::{Policy, Timestamp},
     metrics::Metrics,
-    settings::Settings,
+    settings::{DatabaseUrl, DemoEnabled, Settings},
     storage::{OpenError, SoftState, Storage, StorageError, Tail},
     time::{
         clock::{Clock, ManualClock, Stopwatch},
@@ -68,6 +69,10 @@ pub enum StartError {
     Metrics(#[from] prometheus::Error),
     #[error("cannot listen on {address}: {reason}")]
     Listen { address: SocketAddr, reason: io::Error },
+    #[error("setting `demo.enabled`: the demo signs tokens, which takes `auth.secret` or `auth.secret_file`")]
+    DemoWithoutSecret,
+    #[error("cannot use the demo's file {}: {reason}", file.display())]
+    Demo { file: PathBuf, reason: demo::StoreError },
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
 }
@@ -184,7 +189,8 @@ impl App {
             max_ttl_seconds: settings.locks.max_ttl_seconds,
         });
         let live = Arc::new(live(&settings, hub, &storage, clock, &metrics, soft_state, (lines, keeper)));
-        let api = web::Data::new(api(&settings, calls, live, metrics));
+        let demo = demo(&settings, secret.as_ref())?;
+        let api = web::Data::new(api(&settings, calls, live, metrics, demo));
         let (server, address) = listen(&settings, &api, options.http_workers, drain_for)?;
         let links = links(&settings, secret.as_ref(), address, api.calls.clock.wall())?;
         Ok(Self {
@@ -254,7 +260,23 @@ fn live(
     Live::new(hub, storage.queries.clone(), clock, admission, passes, people, limits.rooms_per_socket)
 }
 
-fn api(settings: &Settings, calls: Arc<Calls>, live: Arc<Live>, metrics: Arc<Metrics>) -> Api {
+/// Where visitors need no token: asked for, or nobody but this machine could come.
+fn demo(settings: &Settings, secret: Option<&Secret>) -> Result<Option<Demo>, StartError> {
+    let is_local = settings.server.listen.ip().is_loopback();
+    let secret = match settings.demo.enabled {
+        DemoEnabled::False => None,
+        DemoEnabled::True => Some(secret.ok_or(StartError::DemoWithoutSecret)?),
+        DemoEnabled::Auto => secret.filter(|secret| secret.self_made && is_local),
+    };
+    let Some(secret) = secret else { return Ok(None) };
+    let file = match &settings.database.url {
+        DatabaseUrl::Sqlite(path) => path.with_extension("demo.db"),
+        DatabaseUrl::Postgres(_) => "doclock.demo.db".into(),
+    };
+    Demo::open(&file, secret.clone()).map(Some).map_err(|reason| StartError::Demo { file, reason })
+}
+
+fn api(settings: &Settings, calls: Arc<Calls>, live: Arc<Live>, metrics: Arc<Metrics>, demo: Option<Demo>) -> Api {
     let openapi = http::openapi_document();
     Api {
         calls,
@@ -262,6 +284,7 @@ fn api(settings: &Settings, calls: Arc<Calls>, live: Arc<Live>, metrics: Arc<Met
         metrics,
         proxies: Proxies::new(&settings.server.trusted_proxies),
         public_metrics: settings.server.public_metrics,
+        demo,
         asyncapi: asyncapi::document(&openapi),
         openapi,
     }
@@ -334,7 +357,9 @@ fn links(
         let token = claims.sign(&secret.bytes)?;
         Ok::<_, TokenError>(Link { what, url: format!("{}/docs/#token={token}", base.trim_end_matches('/')) })
     };
+    let home = Link { what: "try it in two windows", url: format!("{}/", base.trim_end_matches('/')) };
     Ok(vec![
+        home,
         link("try the API as an editor", "demo", "Demo", Role::Editor)?,
         link("try the API as an admin", "admin", "Admin", Role::Admin)?,
     ])

@@ -25,6 +25,7 @@ pub mod auth;
 pub mod calls;
 pub mod committer;
 pub mod contention;
+pub mod demo;
 pub mod http;
 pub mod keeper;
 pub mod lines;
@@ -42,8 +43,10 @@ pub mod ws;
 /// and fails on one that is not listed here. A change that needs an arrow up probably belongs one level down.
 pub const DEPENDENCIES: &[(&str, &[&str])] = &[
     // Transports: none knows another.
-    ("http", &["auth", "calls", "time::clock", "live", "locking", "metrics", "settings"]),
+    ("http", &["auth", "calls", "demo", "time::clock", "live", "locking", "metrics", "settings"]),
     ("ws", &["auth", "calls", "lines", "live", "locking"]),
+    // A back end of others, for visitors.
+    ("demo", &["auth", "calls", "locking"]),
     // What can be asked, and rooms live. `live` shows locks and refuses as `calls` does, and not the other way round.
     ("live", &["auth", "calls", "time::clock", "committer", "keeper", "lines", "locking", "storage"]),
     ("calls", &["auth", "time::clock", "committer", "contention", "lines", "time::liveness", "locking", "storage"]),

@@ -24,6 +24,7 @@ pub struct Settings {
     pub database: Database,
     pub auth: Auth,
     pub locks: Locks,
+    pub demo: Demo,
     pub jobs: Jobs,
     pub events: Events,
     pub requests: Requests,
@@ -129,6 +130,22 @@ impl std::fmt::Debug for Auth {
 pub struct Locks {
     pub ttl_seconds: u32,
     pub max_ttl_seconds: u32,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Demo {
+    pub enabled: DemoEnabled,
+}
+
+/// Whether there is a demo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DemoEnabled {
+    /// Where the server has made its secret itself and only this machine can connect.
+    Auto,
+    True,
+    False,
 }
 
 #[derive(Debug, Clone, Deserialize)]

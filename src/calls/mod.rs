@@ -123,7 +123,7 @@ impl Call {
     }
 
     /// The document's key, if the caller has the role and may enter the room.
-    fn key(&self, role: Role, name: DocumentName) -> Result<DocumentKey, Problem> {
+    pub(crate) fn key(&self, role: Role, name: DocumentName) -> Result<DocumentKey, Problem> {
         self.caller.require_in(role, &name.room)?;
         Ok(DocumentKey { tenant: self.caller.tenant.clone(), room: name.room, document: name.document })
     }
@@ -186,7 +186,12 @@ impl Call {
         Ok(Timed { answer: refusal::many(&outcome, &self.caller, now)?, server_time: now })
     }
 
-    fn timed<T>(&self, answer: T) -> Timed<T> {
+    /// The token of the document's last grant, 0 if there never was one.
+    pub(crate) async fn last_token(&self, key: &DocumentKey) -> Result<i64, Problem> {
+        Ok(self.calls.queries.document(key, &self.judged_at()).await?.last_token)
+    }
+
+    pub(crate) fn timed<T>(&self, answer: T) -> Timed<T> {
         Timed { answer, server_time: self.now() }
     }
 }

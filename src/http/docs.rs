@@ -22,8 +22,7 @@ pub async fn asyncapi(api: web::Data<Api>) -> impl Responder {
     HttpResponse::Ok().content_type("application/json").body(api.asyncapi.clone())
 }
 
-/// Redirects `/docs`, and `/` as long as it has no page of its own, to `/docs/`. The redirect is temporary because
-/// browsers remember a permanent one.
+/// Redirects `/docs` to `/docs/`. The redirect is temporary because browsers remember a permanent one.
 pub async fn redirect() -> impl Responder {
     HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, "/docs/")).finish()
 }

@@ -11,6 +11,7 @@
 mod admin;
 mod body;
 mod cors;
+mod demo;
 mod docs;
 mod event_stream;
 mod extract;
@@ -19,6 +20,7 @@ mod health;
 mod locks;
 mod observe;
 mod openapi;
+mod pages;
 mod problem;
 mod proxies;
 mod receipt;
@@ -34,6 +36,7 @@ use actix_web::{
 
 use crate::{
     calls::{Calls, Code, Problem},
+    demo::Demo,
     live::Live,
     metrics::Metrics,
 };
@@ -48,6 +51,8 @@ pub struct Api {
     pub metrics: Arc<Metrics>,
     pub proxies: Proxies,
     pub public_metrics: bool,
+    /// None where there is no demo.
+    pub demo: Option<Demo>,
     /// The descriptions of the API and of the WebSocket, as JSON.
     pub openapi: String,
     pub asyncapi: String,
@@ -125,7 +130,12 @@ fn routes(config: &mut web::ServiceConfig) {
         .service(resource("/metrics", [get(health::metrics)]))
         .service(resource("/openapi.json", [get(docs::openapi)]))
         .service(resource("/asyncapi.json", [get(docs::asyncapi)]))
-        .service(resource("/", [get(docs::redirect)]))
+        .service(resource("/api/demo/sessions", [post(demo::session)]))
+        .service(resource("/api/demo/documents/{room:[^/]*}/{document:[^/]*}", [get(demo::load), put(demo::save)]))
+        .service(resource("/", [get(pages::home)]))
+        .service(resource("/client/{file:.*}", [get(pages::client)]))
+        .service(resource("/pages/{file:.*}", [get(pages::page)]))
+        .service(resource("/vendor/{file:.*}", [get(pages::vendor)]))
         .service(resource("/docs", [get(docs::redirect)]))
         .service(resource("/docs/{file:.*}", [get(docs::file)]));
 }

@@ -91,7 +91,7 @@ fn check_origin(origins: &Origins, headers: &HeaderMap) -> Result<(), Problem> {
     if is_own || origins.allow(origin) {
         return Ok(());
     }
-    Err(Problem::new(Code::RoleForbids, "Pages of this origin may not connect: see server.allowed_origins."))
+    Err(Problem::new(Code::OriginForbidden, "Pages of this origin may not connect: see server.allowed_origins."))
 }
 
 /// The token of the header; or of a subprotocol, since pages cannot set headers.
