@@ -185,6 +185,7 @@ impl App {
             keys,
             contention,
             rates: Rates::new(settings.limits.requests_per_second),
+            refusals: metrics.refusals.clone(),
             started_at: clock.now(),
             max_ttl_seconds: settings.locks.max_ttl_seconds,
         });

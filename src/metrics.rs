@@ -19,6 +19,13 @@ pub struct Metrics {
     pub commit_batch_size: Histogram,
     pub events: IntCounter,
     pub sweeps: IntCounter,
+    /// Tickets in waiting lines now, and how long the oldest has waited.
+    pub waiting: IntGauge,
+    pub oldest_wait_seconds: IntGauge,
+    pub wait_seconds: Histogram,
+    pub ends: IntCounterVec,
+    pub handovers: IntCounterVec,
+    pub refusals: IntCounterVec,
 }
 
 impl Metrics {
@@ -46,6 +53,21 @@ impl Metrics {
             )?,
             events: IntCounter::new("doclock_events_total", "Events appended to the log.")?,
             sweeps: IntCounter::new("doclock_sweeps_total", "Runs of the sweep job.")?,
+            waiting: IntGauge::new("doclock_waiting", "Tickets in waiting lines, of all servers.")?,
+            oldest_wait_seconds: IntGauge::new(
+                "doclock_oldest_wait_seconds",
+                "How long the oldest ticket has waited.",
+            )?,
+            wait_seconds: Histogram::with_opts(
+                HistogramOpts::new("doclock_wait_seconds", "Time in line of those who got their lock.")
+                    .buckets(prometheus::exponential_buckets(0.01, 4.0, 10)?),
+            )?,
+            ends: IntCounterVec::new(Opts::new("doclock_ends_total", "Locks that have ended."), &["reason"])?,
+            handovers: IntCounterVec::new(Opts::new("doclock_handovers_total", "Asks that have ended."), &["outcome"])?,
+            refusals: IntCounterVec::new(
+                Opts::new("doclock_refusals_total", "Commands refused by a rule."),
+                &["code"],
+            )?,
         };
         let registry = &metrics.registry;
         registry.register(Box::new(metrics.http_requests.clone()))?;
@@ -58,6 +80,12 @@ impl Metrics {
         registry.register(Box::new(metrics.commit_batch_size.clone()))?;
         registry.register(Box::new(metrics.events.clone()))?;
         registry.register(Box::new(metrics.sweeps.clone()))?;
+        registry.register(Box::new(metrics.waiting.clone()))?;
+        registry.register(Box::new(metrics.oldest_wait_seconds.clone()))?;
+        registry.register(Box::new(metrics.wait_seconds.clone()))?;
+        registry.register(Box::new(metrics.ends.clone()))?;
+        registry.register(Box::new(metrics.handovers.clone()))?;
+        registry.register(Box::new(metrics.refusals.clone()))?;
         Ok(metrics)
     }
 

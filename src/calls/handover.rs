@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{
     Call, Code, DocumentName, Problem, WaitTime,
     fields::number_text,
-    message, refusal,
+    message,
     view::{HandoverView, Timed},
     wait::Receipt,
 };
@@ -144,7 +144,7 @@ fn not_found() -> Problem {
 
 async fn done(call: &Call, command: Command) -> Result<Ask, Problem> {
     let done = call.submit(command).await?.single();
-    match done.map_err(|refusal| refusal::problem(&refusal, &call.caller, call.now()))? {
+    match done.map_err(|refusal| call.refused(&refusal))? {
         Done::Asked(ask) => Ok(ask),
         Done::Live { .. } | Done::Ended { .. } | Done::Waiting { .. } | Done::LeftLine => Err(not_found()),
     }

@@ -36,13 +36,15 @@ pub mod wait;
 
 use std::sync::Arc;
 
+use prometheus::IntCounterVec;
+
 use crate::{
     auth::{Caller, Keys, Role},
     committer::Committer,
     contention::Contention,
     lines::Lines,
     locking::{
-        Command, DocumentKey, Done, Holder, LeaseId, Lock, Metadata, Outcome, Timestamp,
+        Command, DocumentKey, Done, Holder, LeaseId, Lock, Metadata, Outcome, Refusal, Timestamp,
         names::{DocumentId, RequestId, RoomId, SessionId},
     },
     storage::Queries,
@@ -67,6 +69,8 @@ pub struct Calls {
     pub keys: Keys,
     pub contention: Arc<Contention>,
     pub rates: Rates,
+    /// Commands refused by a rule, by code, since this server started.
+    pub refusals: IntCounterVec,
     pub started_at: Timestamp,
     pub max_ttl_seconds: u32,
 }
@@ -170,7 +174,7 @@ impl Call {
     async fn one_lock(&self, command: Command) -> Result<(Timed<DoneView>, Option<Lock>), Problem> {
         let done = self.submit(command).await?.single();
         let now = self.now();
-        let done = done.map_err(|refusal| refusal::problem(&refusal, &self.caller, now))?;
+        let done = done.map_err(|refusal| self.refused(&refusal))?;
         let answer = Timed { answer: DoneView::new(&done, &self.caller, now), server_time: now };
         let lock = match done {
             Done::Live { lock, .. } => Some(lock),
@@ -182,8 +186,19 @@ impl Call {
     /// Has a command on several documents committed, and shows what was done to each.
     async fn many(&self, command: Command) -> Result<Timed<Items<DoneView>>, Problem> {
         let outcome = self.submit(command).await?;
+        outcome.failed.iter().for_each(|failed| self.count(&failed.refusal));
         let now = self.now();
         Ok(Timed { answer: refusal::many(&outcome, &self.caller, now)?, server_time: now })
+    }
+
+    /// A rule said no: it is counted, and told in the words of the catalogue.
+    fn refused(&self, refusal: &Refusal) -> Problem {
+        self.count(refusal);
+        refusal::problem(refusal, &self.caller, self.now())
+    }
+
+    fn count(&self, refusal: &Refusal) {
+        self.calls.refusals.with_label_values(&[refusal::code(refusal).name()]).inc();
     }
 
     /// The token of the document's last grant, 0 if there never was one.

@@ -5,7 +5,6 @@ use tokio::sync::mpsc;
 use super::{
     Call, Code, DocumentName, Problem, WaitTime,
     lock::{self, LockRequest},
-    refusal,
     view::{DoneView, Timed},
 };
 use crate::{
@@ -53,7 +52,7 @@ enum Attempt {
 
 async fn attempt(call: &Call, command: LockDocuments) -> Result<Attempt, Problem> {
     let done = call.submit(Command::Lock(command)).await?.single();
-    match done.map_err(|refusal| refusal::problem(&refusal, &call.caller, call.now()))? {
+    match done.map_err(|refusal| call.refused(&refusal))? {
         Done::Waiting { ticket, lock, is_you } => Ok(Attempt::Waits { ticket, lock, is_you }),
         done => Ok(Attempt::Done(done)),
     }
@@ -128,9 +127,9 @@ fn done_view(call: &Call, done: &Done) -> Timed<DoneView> {
 
 /// The refusal of a wait that was in vain.
 fn held(call: &Call, lock: &Lock, is_you: bool, position: Option<u64>) -> Problem {
-    let (now, free_at) = (call.now(), lock.expires_at);
+    let free_at = lock.expires_at;
     let refusal = Refusal::Held { lock: Box::new(lock.clone()), is_you, free_at };
-    let problem = refusal::problem(&refusal, &call.caller, now);
+    let problem = call.refused(&refusal);
     position.into_iter().fold(problem, |problem, position| problem.with("position", position))
 }
 

@@ -6,7 +6,7 @@ use super::queue::{Chore, Lanes, Queue, Reply, Taken};
 use crate::{
     committer::{Announcer, Extension},
     contention::Contention,
-    locking::{Command, DocumentKey, Done, Expire, Outcome},
+    locking::{AskOutcome, Command, DocumentKey, Done, Event, EventKind, Expire, Outcome},
     metrics::Metrics,
     storage::{
         StorageError, Writer,
@@ -123,7 +123,7 @@ impl Worker {
 
     fn expire(&mut self) -> Result<usize, StorageError> {
         let expired = self.writer.expire(EXPIRE_LOCKS).inspect_err(|_| self.announcer.unknown())?;
-        self.metrics.events.inc_by(expired.appended.as_ref().map_or(0, |appended| appended.events.len() as u64));
+        expired.appended.iter().for_each(|appended| self.count(&appended.events));
         self.announcer.appended(expired.appended.into_iter().collect());
         self.serve_lines(expired.wanted)?;
         Ok(expired.looked_at)
@@ -146,9 +146,26 @@ impl Worker {
         self.metrics.commit_seconds.observe(stopwatch.elapsed().as_secs_f64());
         #[expect(clippy::cast_precision_loss, reason = "a batch has at most a few hundred commands")]
         self.metrics.commit_batch_size.observe(commands.len() as f64);
-        let events: usize = committed.appended.iter().map(|appended| appended.events.len()).sum();
-        self.metrics.events.inc_by(events as u64);
+        committed.appended.iter().for_each(|appended| self.count(&appended.events));
         Ok(committed)
+    }
+
+    fn count(&self, events: &[Event]) {
+        self.metrics.events.inc_by(events.len() as u64);
+        for event in events {
+            match &event.kind {
+                EventKind::Locked { waited_ms: Some(waited_ms) } => {
+                    #[expect(clippy::cast_precision_loss, reason = "a figure for people to read")]
+                    self.metrics.wait_seconds.observe(*waited_ms as f64 / 1000.0);
+                }
+                EventKind::Unlocked { reason, .. } => self.metrics.ends.with_label_values(&[reason.name()]).inc(),
+                EventKind::HandoverAnswered(ask) => {
+                    let outcome = ask.outcome.map_or("open", AskOutcome::name);
+                    self.metrics.handovers.with_label_values(&[outcome]).inc();
+                }
+                EventKind::Locked { waited_ms: None } | EventKind::Saved | EventKind::HandoverAsked(_) => {}
+            }
+        }
     }
 }
 

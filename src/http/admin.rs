@@ -7,8 +7,9 @@ use super::{
     extract::LeasePath,
 };
 use crate::calls::{
-    Call, Problem,
+    Call, DocumentName, Problem,
     admin::{
+        document::{self, DocumentDetail},
         events::{self, EventPageView, EventParams},
         lock_table::{self, LockTable, LockTableParams},
         stats::{self, StatsView},
@@ -23,6 +24,13 @@ use crate::calls::{
     responses((status = 200, body = Timed<LockTable>)))]
 pub async fn locks(call: Call, Query(params): Query<LockTableParams>) -> Result<impl Responder, Problem> {
     lock_table::run(&call, params).await.map(web::Json)
+}
+
+/// One document: its locks, its line, open asks and the last events
+#[utoipa::path(get, path = "/api/admin/documents/{room}/{document}", tag = "admin",
+    responses((status = 200, body = Timed<DocumentDetail>)))]
+pub async fn document(call: Call, name: DocumentName) -> Result<impl Responder, Problem> {
+    document::run(&call, name).await.map(web::Json)
 }
 
 /// End one lock

@@ -46,5 +46,10 @@ pub async fn metrics(request: HttpRequest) -> Result<impl Responder, Problem> {
     if let Ok(count) = api.calls.queries.count_all_locks().await {
         api.metrics.locks.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
+    let now = api.calls.clock.now();
+    if let Ok(waiting) = api.calls.queries.waiting_now(None, now).await {
+        api.metrics.waiting.set(i64::try_from(waiting.count).unwrap_or(i64::MAX));
+        api.metrics.oldest_wait_seconds.set(waiting.oldest.map_or(0, |oldest| now.millis_since(oldest) / 1000));
+    }
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(api.metrics.render()))
 }

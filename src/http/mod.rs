@@ -123,6 +123,7 @@ fn routes(config: &mut web::ServiceConfig) {
         .service(resource("/api/admin/locks", [get(admin::locks)]))
         .service(resource("/api/admin/locks/unlock", [post(admin::unlock_matching)]))
         .service(resource("/api/admin/locks/{lease_id}", [delete(admin::unlock_one)]))
+        .service(resource("/api/admin/documents/{room:[^/]*}/{document:[^/]*}", [get(admin::document)]))
         .service(resource("/api/admin/events", [get(admin::events)]))
         .service(resource("/api/admin/stats", [get(admin::stats)]))
         .service(resource("/healthz", [get(health::healthz)]))

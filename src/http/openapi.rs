@@ -43,6 +43,7 @@ use crate::{
         event_stream::events,
         stream_passes::issue,
         admin::locks,
+        admin::document,
         admin::unlock_one,
         admin::unlock_matching,
         admin::events,

@@ -68,10 +68,24 @@ pub struct LockPage {
     pub next: Option<LockCursor>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    #[default]
+    OldestFirst,
+    NewestFirst,
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
+    /// Sequences greater than this.
     pub after: i64,
+    /// Sequences less than this.
+    pub before: Option<i64>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    pub order: Order,
     pub room: Option<RoomId>,
+    pub document: Option<DocumentId>,
     pub owner: Option<OwnerId>,
     pub name: Option<EventName>,
 }
@@ -211,16 +225,32 @@ impl Queries {
         if let Some(room) = &filter.room {
             condition = condition.add(event::Column::Room.eq(room.as_str()));
         }
+        if let Some(document) = &filter.document {
+            condition = condition.add(event::Column::Document.eq(document.as_str()));
+        }
+        if let Some(before) = filter.before {
+            condition = condition.add(event::Column::Sequence.lt(before));
+        }
+        if let Some(since) = filter.since {
+            condition = condition.add(event::Column::At.gte(since.millis()));
+        }
+        if let Some(until) = filter.until {
+            condition = condition.add(event::Column::At.lt(until.millis()));
+        }
         if let Some(owner) = &filter.owner {
             condition = condition.add(event::Column::OwnerId.eq(owner.as_str()));
         }
         if let Some(name) = filter.name {
             condition = condition.add(event::Column::Kind.eq(name.as_str()));
         }
+        let order = match filter.order {
+            Order::OldestFirst => sea_orm::Order::Asc,
+            Order::NewestFirst => sea_orm::Order::Desc,
+        };
         let mut rows = in_time(
             event::Entity::find()
                 .filter(condition)
-                .order_by_asc(event::Column::Sequence)
+                .order_by(event::Column::Sequence, order)
                 .limit(limit + 1)
                 .all(&snapshot),
         )

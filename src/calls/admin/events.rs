@@ -9,9 +9,12 @@ use crate::{
     calls::{Call, PageLimit, Problem, fields::number_text, view::Timed},
     locking::{
         EventName, Metadata, Timestamp,
-        names::{OwnerId, RoomId},
+        names::{DocumentId, OwnerId, RoomId},
     },
-    storage::{event_log::Logged, queries::EventFilter},
+    storage::{
+        event_log::Logged,
+        queries::{EventFilter, Order},
+    },
 };
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -22,8 +25,23 @@ pub struct EventParams {
     #[serde(default, deserialize_with = "number_text")]
     #[param(nullable = false, minimum = 0)]
     after: Option<i64>,
+    /// The first sequence known: events before it.
+    #[serde(default, deserialize_with = "number_text")]
+    #[param(nullable = false, minimum = 0)]
+    before: Option<i64>,
+    /// Events at this time or later, RFC 3339.
+    #[param(nullable = false, format = DateTime)]
+    since: Option<String>,
+    /// Events before this time.
+    #[param(nullable = false, format = DateTime)]
+    until: Option<String>,
+    /// Oldest first unless `desc`.
+    #[param(nullable = false)]
+    order: Option<OrderName>,
     #[param(nullable = false)]
     room: Option<RoomId>,
+    #[param(nullable = false)]
+    document: Option<DocumentId>,
     #[param(nullable = false)]
     owner: Option<OwnerId>,
     #[serde(rename = "type")]
@@ -35,14 +53,25 @@ pub struct EventParams {
     limit: Option<u64>,
 }
 
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = Order)]
+pub enum OrderName {
+    Asc,
+    Desc,
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EventPageView {
     /// Names the log: sequences of different epochs have nothing to do with each other.
     epoch: Uuid,
     items: Vec<EventView>,
-    /// `after` of the next page; null on the last.
+    /// `after` of the next page; null on the last, and newest first.
     #[schema(required)]
     next_after: Option<i64>,
+    /// `before` of the next page, newest first; null on the last.
+    #[schema(required)]
+    next_before: Option<i64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -78,6 +107,14 @@ pub struct EventView {
     /// How long it was held.
     #[schema(required)]
     held_ms: Option<i64>,
+    /// How long its holder stood in line for it.
+    #[schema(required)]
+    waited_ms: Option<i64>,
+    /// Of an ask: its id, and how it ended.
+    #[schema(required)]
+    handover_id: Option<Uuid>,
+    #[schema(required)]
+    outcome: Option<String>,
 }
 
 impl From<Logged> for EventView {
@@ -100,6 +137,9 @@ impl From<Logged> for EventView {
             by: event.by,
             note: event.note,
             held_ms: event.held_ms,
+            waited_ms: event.waited_ms,
+            handover_id: event.body.ask.as_ref().map(|ask| ask.id),
+            outcome: event.body.ask.and_then(|ask| ask.outcome),
         }
     }
 }
@@ -110,10 +150,34 @@ pub async fn run(call: &Call, params: EventParams) -> Result<Timed<EventPageView
     if after < 0 {
         return Err(Problem::invalid("after", "must not be negative"));
     }
-    let filter = EventFilter { after, room: params.room, owner: params.owner, name: params.kind };
+    let order = match params.order {
+        Some(OrderName::Desc) => Order::NewestFirst,
+        Some(OrderName::Asc) | None => Order::OldestFirst,
+    };
+    let filter = EventFilter {
+        after,
+        before: params.before,
+        since: params.since.as_deref().map(|text| time("since", text)).transpose()?,
+        until: params.until.as_deref().map(|text| time("until", text)).transpose()?,
+        order,
+        room: params.room,
+        document: params.document,
+        owner: params.owner,
+        name: params.kind,
+    };
     let limit = PageLimit::parse(params.limit)?.items();
     let page = call.calls.queries.events(&call.caller.tenant, &call.caller.rooms, &filter, limit).await?;
-    let next_after = page.events.last().filter(|_| page.has_more).map(|event| event.sequence);
+    let next = page.events.last().filter(|_| page.has_more).map(|event| event.sequence);
+    let (next_after, next_before) = match order {
+        Order::OldestFirst => (next, None),
+        Order::NewestFirst => (None, next),
+    };
     let items = page.events.into_iter().map(EventView::from).collect();
-    Ok(call.timed(EventPageView { epoch: page.epoch, items, next_after }))
+    Ok(call.timed(EventPageView { epoch: page.epoch, items, next_after, next_before }))
+}
+
+fn time(field: &str, text: &str) -> Result<Timestamp, Problem> {
+    let time = chrono::DateTime::parse_from_rfc3339(text);
+    let time = time.map_err(|_| Problem::invalid(field, "must be a time such as 2027-01-15T08:00:00Z"))?;
+    Ok(Timestamp::from_millis(time.timestamp_millis()))
 }

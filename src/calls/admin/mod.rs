@@ -1,5 +1,6 @@
 //! What admins of a tenant may ask: the lock table, the audit trail, figures, and the end of others' locks.
 
+pub mod document;
 pub mod events;
 pub mod lock_table;
 pub mod stats;

@@ -1,14 +1,16 @@
 //! Says how busy a tenant is, and where.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
     auth::Role,
-    calls::{Call, Problem, view::Timed},
+    calls::{Call, Code, Problem, view::Timed},
     contention::Tenant,
     locking::{
-        EndReason, Timestamp,
+        AskOutcome, EndReason, Timestamp,
         names::{DocumentId, RoomId},
     },
     storage::{
@@ -32,9 +34,24 @@ pub struct StatsView {
     hold_ms: SpreadView,
     /// How long those who waited in line had to wait.
     wait_ms: SpreadView,
+    /// Those in waiting lines now.
+    waiting: WaitingView,
+    /// Asks of the last hour by how they ended; `open` for those that have not.
+    handovers: BTreeMap<&'static str, u64>,
+    /// Commands refused by a rule, by code. Counted by this server since it started.
+    refusals: BTreeMap<&'static str, u64>,
     contention: ContentionView,
     /// Documents locked most often.
     hottest: Vec<Hot>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Waiting)]
+pub struct WaitingView {
+    count: u64,
+    /// How long the one has waited that waits longest; null if nobody waits.
+    #[schema(required)]
+    oldest_ms: Option<i64>,
 }
 
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -77,8 +94,16 @@ pub struct Hot {
     refused: u64,
 }
 
+/// What is known beside the log.
+struct Now {
+    locks: u64,
+    waiting: WaitingView,
+    handovers: BTreeMap<&'static str, u64>,
+    refusals: BTreeMap<&'static str, u64>,
+}
+
 impl StatsView {
-    fn new(stats: Stats, contention: &Tenant, locks: u64, since: Timestamp) -> Self {
+    fn new(stats: Stats, contention: &Tenant, now: Now, since: Timestamp) -> Self {
         let mut ends = Ends::default();
         for (reason, count) in stats.ends {
             match EndReason::from_name(&reason) {
@@ -97,8 +122,12 @@ impl StatsView {
         });
         #[expect(clippy::cast_precision_loss, reason = "a rate for people to read")]
         let grants_per_minute = stats.grants as f64 * 60.0 / f64::from(WINDOW_SECONDS);
+        let Now { locks, waiting, handovers, refusals } = now;
         Self {
             locks,
+            waiting,
+            handovers,
+            refusals,
             window_seconds: WINDOW_SECONDS,
             grants: stats.grants,
             grants_per_minute,
@@ -119,9 +148,21 @@ impl From<Spread> for SpreadView {
 
 pub async fn run(call: &Call) -> Result<Timed<StatsView>, Problem> {
     call.caller.require(Role::Admin)?;
-    let (tenant, rooms) = (&call.caller.tenant, &call.caller.rooms);
+    let (tenant, rooms, queries) = (&call.caller.tenant, &call.caller.rooms, &call.calls.queries);
     let window = call.now().plus_millis(-i64::from(WINDOW_SECONDS) * 1000);
-    let stats = call.calls.queries.stats(tenant, rooms, window).await?;
-    let locks = call.calls.queries.count_locks(tenant, rooms, &LockFilter::default(), &call.judged_at()).await?;
-    Ok(call.timed(StatsView::new(stats, &call.calls.contention.of(tenant, rooms), locks, call.calls.started_at)))
+    let stats = queries.stats(tenant, rooms, window).await?;
+    let waiting = queries.waiting_now(Some(tenant), call.now()).await?;
+    let asks = queries.asks_by_outcome(tenant, window).await?;
+    let refusals =
+        Code::ALL.iter().map(|code| (code.name(), call.calls.refusals.with_label_values(&[code.name()]).get()));
+    let now = Now {
+        locks: queries.count_locks(tenant, rooms, &LockFilter::default(), &call.judged_at()).await?,
+        waiting: WaitingView {
+            count: waiting.count,
+            oldest_ms: waiting.oldest.map(|oldest| call.now().millis_since(oldest)),
+        },
+        handovers: asks.into_iter().map(|(outcome, count)| (outcome.map_or("open", AskOutcome::name), count)).collect(),
+        refusals: refusals.filter(|(_, count)| *count > 0).collect(),
+    };
+    Ok(call.timed(StatsView::new(stats, &call.calls.contention.of(tenant, rooms), now, call.calls.started_at)))
 }

@@ -7,7 +7,7 @@ use super::force;
 use crate::{
     auth::Role,
     calls::{
-        Call, Note, Problem, refusal,
+        Call, Note, Problem,
         view::{DoneView, Timed},
     },
     locking::{LeaseId, Refusal},
@@ -27,7 +27,7 @@ pub async fn run(call: &Call, lease_id: LeaseId, request: UnlockOneRequest) -> R
     call.caller.require(Role::Admin)?;
     let note = request.reason.map(Note::parse).transpose()?;
     let lock = call.calls.queries.lock_by_lease(&call.caller.tenant, lease_id, &call.judged_at()).await?;
-    let lock = lock.ok_or_else(|| refusal::problem(&Refusal::NotFound, &call.caller, call.now()))?;
+    let lock = lock.ok_or_else(|| call.refused(&Refusal::NotFound))?;
     call.caller.require_in(Role::Admin, &lock.key.room)?;
     call.one(force(call, vec![(lock.key, lease_id)], note.as_ref())).await
 }
