@@ -24,7 +24,7 @@ pub struct Settings {
     pub database: Database,
     pub auth: Auth,
     pub locks: Locks,
-    pub demo: Demo,
+    pub demo: DemoSettings,
     pub jobs: Jobs,
     pub events: Events,
     pub requests: Requests,
@@ -134,7 +134,7 @@ pub struct Locks {
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Demo {
+pub struct DemoSettings {
     pub enabled: DemoEnabled,
 }
 
@@ -223,7 +223,8 @@ impl Settings {
             merge(&mut table, read_file(path)?, &path.display().to_string(), "")?;
         }
         for (name, text) in &sources.environment {
-            if let Some(key) = name.strip_prefix(PREFIX) {
+            // Other names are not ours: clients have DOCLOCK_URL, and Kubernetes makes DOCLOCK_PORT for a service "doclock".
+            if let Some(key) = name.strip_prefix(PREFIX).filter(|key| key.contains("__")) {
                 let bad = || SettingsError::BadValue { origin: name.clone(), reason: "must be UTF-8".to_owned() };
                 let text = text.to_str().ok_or_else(bad)?;
                 set(&mut table, name, &key.to_lowercase().replace("__", "."), text)?;
@@ -397,7 +398,6 @@ mod tests {
                 with_environment("DOCLOCK_SERVER__LISTN", "x"),
                 "DOCLOCK_SERVER__LISTN: there is no setting `server.listn`",
             ),
-            (with_environment("DOCLOCK_PORT", "1"), "DOCLOCK_PORT: there is no setting `port`"),
             (
                 with_environment("DOCLOCK_LOCKS__TTL_SECONDS", "soon"),
                 "DOCLOCK_LOCKS__TTL_SECONDS: must be a whole number",
@@ -431,6 +431,13 @@ mod tests {
             let line = result.unwrap_err().to_string();
             assert!(line.contains(expected), "{line}");
             assert!(!line.contains('\n'), "{line}");
+        }
+    }
+
+    #[test]
+    fn of_the_environment_only_names_with_two_underscores_are_settings() {
+        for name in ["DOCLOCK_PORT", "DOCLOCK_URL", "DOCLOCK_SERVICE_HOST"] {
+            with_environment(name, "tcp://10.0.0.1:80").unwrap();
         }
     }
 
