@@ -10,7 +10,9 @@ from .memory import MemoryBackend
 from .server import ServerBackend, Token
 
 _memory = MemoryBackend()
-#: One per address and token, so that all managers of a process share its connections.
+#: One per address and token, so that all managers of a process share its connections. Tokens come and go: the oldest is
+#: forgotten when there are too many, and lives on in the locks that were taken by it.
+MOST_SERVERS = 64
 _servers: dict[tuple[str, Token], ServerBackend] = {}
 #: What `doclock.testing` has put in the place of all others.
 _replacement: Backend | None = None
@@ -35,6 +37,8 @@ def choose(backend: Backend | str | None, url: str | None, token: Token | None) 
     known = _servers.get((url, token))
     if known is None:
         known = _servers[url, token] = ServerBackend(url, token)
+        if len(_servers) > MOST_SERVERS:
+            _servers.pop(next(iter(_servers)), None)
     return known
 
 

@@ -99,9 +99,10 @@ class ServerBackend:
     async def _current_token(self) -> str:
         # A function may go to the network for it, and must not hold up the heartbeats of other locks.
         token = self._token if isinstance(self._token, str) else await asyncio.to_thread(self._token)
-        if not token.isascii() or not token.isprintable() or not token.strip():
+        token = token.strip()  # files and environments like to end in a newline
+        if not token or not token.isascii() or not token.isprintable():
             raise NotConfigured("The token is empty, or has characters that no token has.")
-        return token.strip()
+        return token
 
     def _http(self) -> httpx.AsyncClient:
         # A forked child has another loop, and must not write into its parent's connections.
