@@ -23,8 +23,10 @@ class Server:
         if not binary:
             raise RuntimeError("Set DOCLOCK_BINARY to the server's program, such as target/debug/doclock.")
         self._command = [binary]
+        self.secret = uuid.uuid4().hex
         # The clients' own names are no settings of the server.
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("DOCLOCK_")}
+        self._environment["DOCLOCK_AUTH__SECRET"] = self.secret
         self._database = f"sqlite://{folder}/doclock.db"
         with open(folder / "server.log", "w") as log:
             self._process = subprocess.Popen(

@@ -1,5 +1,8 @@
 """Where the server is, and how its refusals look."""
 
+import importlib.metadata
+import importlib.resources
+
 import pytest
 
 from doclock import (
@@ -45,7 +48,7 @@ def test_a_token_may_be_a_function(server, name):
 
 
 def test_many_tokens_do_not_pile_up(server, name):
-    for number in range(200):
+    for number in range(80):
         with pytest.raises(Unauthorized):
             LockManager(name, url=server.url, token=f"token-{number}").await_lock(timeout=0)
     assert len(backends._servers) <= backends.MOST_SERVERS
@@ -135,3 +138,12 @@ def test_any_name_reaches_the_server_as_it_is(server, name):
     with LockManager(strange, backend=server.backend()).lock():
         items = server.get(f"/api/rooms/{name.split('/')[0]}/locks")["items"]
     assert [item["document"] for item in items] == ["a/b %2F? 議事録"]
+
+
+def test_the_installed_package_tells_type_checkers_that_it_is_typed():
+    assert importlib.resources.files("doclock").joinpath("py.typed").is_file()
+
+
+def test_it_depends_on_httpx_alone():
+    needed = importlib.metadata.requires("doclock")
+    assert [requirement.split(">")[0].split("<")[0] for requirement in needed] == ["httpx"]

@@ -69,7 +69,9 @@ async def acquire(backend: Backend, wish: Wish, timeout: float, polls: Iterator[
 
 
 def _did_nothing(error: DoclockError) -> bool:
-    """Whether the answer says for sure that this request, unlike perhaps one before it, was not granted."""
+    """Whether it is sure that this request, unlike perhaps one before it, was not granted."""
+    if isinstance(error, ServerUnreachable):
+        return not error.was_sent
     return error.status is not None and (error.status < 500 or error.code in ("OVERLOADED", "DRAINING"))
 
 

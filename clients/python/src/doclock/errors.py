@@ -74,8 +74,10 @@ class StaleToken(DoclockError):
 class ServerUnreachable(DoclockError, ConnectionError):
     """No answer came. Whether the request was done is not known; repeating it with its `request_id` is safe."""
 
-    def __init__(self, detail: str) -> None:
+    def __init__(self, detail: str, *, was_sent: bool = True) -> None:
         super().__init__(detail, code="UNREACHABLE", retryable=True)
+        #: False if there was not even a connection, so that for sure nothing was done.
+        self.was_sent = was_sent
 
 
 class NotConfigured(DoclockError, ValueError):

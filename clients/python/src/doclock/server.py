@@ -93,7 +93,9 @@ class ServerBackend:
                 method, self._url + place.path, json=body, headers=headers, timeout=limits
             )
         except httpx.TransportError as error:
-            raise ServerUnreachable(f"{self._url} did not answer: {str(error) or type(error).__name__}") from error
+            was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            detail = f"{self._url} did not answer: {str(error) or type(error).__name__}"
+            raise ServerUnreachable(detail, was_sent=was_sent) from error
         return _read(response)
 
     async def _current_token(self) -> str:
