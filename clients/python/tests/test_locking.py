@@ -1,6 +1,7 @@
 """What every backend does: each test runs on the memory backend and on a real server."""
 
 import gc
+import signal
 import threading
 
 import pytest
@@ -155,6 +156,26 @@ def test_threads_that_share_a_manager_take_turns(manager):
     for thread in [Thread(work) for _ in range(4)]:
         thread.result()
     assert counter == [20]
+
+
+class TimeLimit(BaseException):
+    """As Celery raises into its tasks."""
+
+
+def test_a_wait_broken_off_by_a_signal_takes_nothing(manager):
+    def limit(number, frame):
+        raise TimeLimit
+
+    before = signal.signal(signal.SIGALRM, limit)
+    try:
+        with manager().lock():
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(TimeLimit):
+                manager().await_lock(timeout=30, **QUICK)
+        with manager().lock(timeout=20, **QUICK):
+            pass
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_guard_can_be_used_again(manager):

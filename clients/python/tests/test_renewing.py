@@ -7,7 +7,7 @@ import time
 import pytest
 from helpers import Thread, until
 
-from doclock import AsyncLockManager, DoclockError, LockLost, LockManager, LockTimeout
+from doclock import AsyncLockManager, DoclockError, LockLost, LockManager, LockTimeout, Refused
 from doclock.clock import SystemClock
 from doclock.testing import FakeClock, FakeLocks, fake_locks
 
@@ -143,7 +143,7 @@ def test_lost_stays_lost_when_a_late_heartbeat_is_answered(locks, manager, monke
 
         async def late(place, lease_id):
             grant = await extend(place, lease_id)
-            locks.clock.jump(31)
+            locks.clock.jump(21)  # past the deadline, and not past the one that this answer would set
             assert held.lost.is_set()
             return grant
 
@@ -203,6 +203,20 @@ def test_a_failing_token_function_does_not_end_the_renewing(locks, manager, monk
     with manager.lock() as held:
         locks.clock.advance(60)
         held.ensure_held()
+
+
+def test_a_server_that_asks_for_patience_gets_some_and_not_all_that_is_left(locks, manager, monkeypatch):
+    times, start = [], locks.clock.now()
+
+    async def limited(place, lease_id):
+        times.append(locks.clock.now() - start)
+        problem = {"retry_after_ms": 60_000}
+        raise Refused("Too many requests.", code="RATE_LIMITED", status=429, retryable=True, problem=problem)
+
+    monkeypatch.setattr(locks, "extend", limited)
+    with manager.lock():
+        locks.clock.advance(29)
+        assert times[:3] == [10, 20, 25]
 
 
 def test_the_clock_counts_the_time_a_machine_sleeps(monkeypatch):

@@ -23,8 +23,7 @@ class AsyncLockManager(_Manager):
     Heartbeats go out from a thread of their own, so work that blocks the event loop does not lose the lock.
     """
 
-    def __init__(self, name: str, parallelism: int = 1, **options: Any) -> None:
-        super().__init__(name, parallelism, **options)
+    def _set_up(self) -> None:
         # A task that ends drops, and so releases, what it has taken and not released.
         self._of_task: weakref.WeakKeyDictionary[asyncio.Task[Any], list[AsyncHeldLock]] = weakref.WeakKeyDictionary()
 

@@ -109,6 +109,7 @@ class Lease:
             await clock.sleep_until(min(due, self._deadline))
             if self.over() is not None:
                 return
+            pause = min(1.0, interval / 4)
             try:
                 await self._heartbeat()
                 due = self._sent_at + interval
@@ -120,10 +121,12 @@ class Lease:
                 log.info("a heartbeat for %s got no answer and is repeated", self.place)
             except DoclockError as error:
                 log.info("a heartbeat for %s failed and is repeated: %s", self.place, error)
+                # A server that asks for patience gets it, but not the whole time that is left.
+                pause = max(pause, min(error.retry_after or 0, (self._deadline - clock.now()) / 2))
             except Exception:
                 # Such as from a function that fetches tokens. The lock must not fall because of one bad moment.
                 log.exception("a heartbeat for %s failed and is repeated", self.place)
-            due = clock.now() + min(1.0, interval / 4)
+            due = clock.now() + pause
 
     async def _heartbeat(self) -> None:
         clock = self.backend.clock

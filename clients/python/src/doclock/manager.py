@@ -46,6 +46,10 @@ class _Manager:
         self._url = url
         self._token = token
         self._uniform = uniform
+        self._set_up()
+
+    def _set_up(self) -> None:
+        raise NotImplementedError
 
     async def _acquire(self, held: Callable[[Lease, int], H], timeout: float, initial: float, longest: float) -> H:
         backend = backends.choose(self._backend, self._url, self._token)
@@ -85,8 +89,7 @@ class LockManager(_Manager):
     holder lives, heartbeats go out by themselves.
     """
 
-    def __init__(self, name: str, parallelism: int = 1, **options: Any) -> None:
-        super().__init__(name, parallelism, **options)
+    def _set_up(self) -> None:
         # A thread that ends drops, and so releases, what it has taken and not released.
         self._of_thread = threading.local()
 
