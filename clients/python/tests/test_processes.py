@@ -222,16 +222,3 @@ def test_a_process_that_ends_without_releasing_frees_its_lock(server, name, hold
     holder.tell("exit")
     holder.process.wait(20)
     assert holders_of_the_log(server, name)[1] == ["released"]
-
-
-def test_waiters_do_not_keep_heartbeats_from_going_out(server, name):
-    """As many as a usual connection pool has."""
-    backend = server.backend()
-    with LockManager(name, ttl=1, backend=backend).lock() as held:
-        threads = [
-            Thread(lambda: pytest.raises(LockTimeout, LockManager(name, backend=backend).await_lock, 3, 0.5, 1))
-            for _ in range(120)
-        ]
-        for thread in threads:
-            thread.result()
-        held.ensure_held()

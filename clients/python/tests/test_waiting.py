@@ -153,6 +153,13 @@ def test_time_up_after_a_refusal_sends_no_unlock():
     assert {method for method, _ in script.bodies} == {"POST"}
 
 
+def test_a_refusal_settles_the_doubt_of_an_answer_that_was_lost_before():
+    script = Script(NO_WAIT, httpx.ReadError("cut"), *[HELD] * 100)
+    with pytest.raises(LockTimeout):
+        script.manager().await_lock(timeout=60)
+    assert {method for method, _ in script.bodies} == {"POST"}
+
+
 def test_time_up_without_an_answer_unlocks_only_the_session_of_that_attempt():
     script = Script(NO_WAIT, *[httpx.ReadError("cut")] * 30, *[RELEASED] * 5)
     with pytest.raises(LockTimeout) as caught:
