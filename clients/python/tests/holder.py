@@ -28,17 +28,11 @@ def main(url, token, name, ttl, database):
             say("written" if fenced_write(database, "holder", lock.fencing_token) else "refused")
         elif command == "lost\n":
             say(lock.lost.is_set())
-        elif command == "write until lost\n":
-            writes = 0
+        elif command == "write while held\n":
             try:
                 while True:
                     lock.ensure_held()
-                    if not fenced_write(database, f"holder {writes}", lock.fencing_token):
-                        say("refused before it was lost")
-                        break
-                    writes += 1
-                    if writes == 1:
-                        say("writing")
+                    say("written" if fenced_write(database, "holder", lock.fencing_token) else "refused")
             except LockLost as reason:
                 say("lost", reason.code)
         elif command == "exit\n":
