@@ -116,6 +116,14 @@ def test_a_grant_that_came_after_a_long_wait_is_extended_before_it_is_used():
     held.release()
 
 
+def test_a_grant_that_cannot_be_extended_is_given_up():
+    refused = (401, {"code": "TOKEN_EXPIRED", "detail": "The token has expired.", "retryable": False})
+    script = Script(GRANTED, refused, RELEASED, seconds_per_wait=50)
+    with pytest.raises(Unauthorized):
+        script.manager().await_lock(timeout=600)
+    assert [method for method, _ in script.bodies] == ["POST", "PUT", "DELETE"]
+
+
 def test_no_answer_and_503_are_repeated_with_the_same_request_id():
     unknown = (503, {"code": "OUTCOME_UNKNOWN", "detail": "…", "retryable": True})
     script = Script(httpx.ReadError("cut"), unknown, (502, {}), GRANTED, RELEASED)

@@ -110,14 +110,11 @@ class _Attempt:
         last: DoclockError | None = None
         while True:
             sent_at = self._clock.now()
-            doubt_before = self._in_doubt
             try:
                 return await self._ask(sent_at)
             except TimeUp:
                 raise self._time_up(last) from last
             except DoclockError as error:
-                if _did_nothing(error):
-                    self._in_doubt = doubt_before
                 pause = self._pause_after(error, sent_at)
                 if pause is None:
                     raise
@@ -127,8 +124,13 @@ class _Attempt:
             await self._clock.sleep_until(min(self._clock.now() + pause, self._until))
 
     async def _ask(self, sent_at: float) -> Lease:
-        self._in_doubt = True
-        grant = await within(self._clock, self._backend.lock(self._request), self._limit(sent_at))
+        doubt_before, self._in_doubt = self._in_doubt, True
+        try:
+            grant = await within(self._clock, self._backend.lock(self._request), self._limit(sent_at))
+        except DoclockError as error:
+            if _did_nothing(error):
+                self._in_doubt = doubt_before
+            raise
         grant, sent_at = await self._freshen(grant, sent_at)
         return Lease(self._backend, self._wish.place, grant, sent_at)
 

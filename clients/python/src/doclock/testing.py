@@ -169,7 +169,7 @@ class FakeLocks(MemoryBackend):
 
 @contextlib.contextmanager
 def fake_locks(*, line: bool = True) -> Iterator[FakeLocks]:
-    """All managers of this process, made before or within, use one fresh `FakeLocks`, except those with a backend of their own."""
+    """All managers of this process use one fresh `FakeLocks`, except those that were given a backend object."""
     locks = FakeLocks(line=line)
     before = backends.replace(locks)
     try:
