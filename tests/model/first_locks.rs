@@ -5,7 +5,9 @@
 
 use std::{thread, time::Duration};
 
-use doclock::locking::{Command, Done, LockDocuments, Named, Outcome, TakeOver, Unlock, Wanted, names::*};
+use doclock::locking::{
+    Command, Done, Holder, HolderKind, LockDocuments, Named, Outcome, TakeOver, Unlock, Wanted, names::*,
+};
 use sea_orm::sqlx::{Connection as _, Executor as _, PgConnection, query_as, query_scalar};
 use uuid::Uuid;
 
@@ -15,13 +17,14 @@ pub fn lock(document: u8, owner: &str, capacity: Option<u32>, takeover: bool) ->
     Command::Lock(LockDocuments {
         tenant: TenantId::default_tenant(),
         wanted: vec![Wanted { key: key(document), lease_id: Uuid::new_v4() }],
-        holder: doclock::locking::Holder { owner: OwnerId::parse(owner).unwrap(), session: None, name: None },
+        holder: Holder { owner: OwnerId::parse(owner).unwrap(), session: None, name: None, kind: HolderKind::Person },
         ttl_seconds: Some(300),
         takeover: takeover.then_some(TakeOver { expected_token: None, of_others: true }),
         capacity,
         metadata: None,
         document_version: None,
         request: None,
+        waits: false,
     })
 }
 
@@ -40,6 +43,7 @@ fn token(outcome: &Outcome) -> Option<i64> {
     match outcome.done.first()? {
         Done::Live { lock, .. } => Some(lock.fencing_token),
         Done::Ended { fencing_token, .. } => Some(*fencing_token),
+        Done::Waiting { .. } | Done::LeftLine | Done::Asked(_) => None,
     }
 }
 

@@ -135,7 +135,10 @@ fn told_by_rules(core: &Core) -> Vec<Vec<Told>> {
         owner: event.lock.holder.owner.to_string(),
         token: event.lock.fencing_token,
         reason: match &event.kind {
-            EventKind::Locked => None,
+            EventKind::Locked { .. }
+            | EventKind::Saved
+            | EventKind::HandoverAsked(_)
+            | EventKind::HandoverAnswered(_) => None,
             EventKind::Unlocked { reason, .. } => Some(*reason),
         },
     };

@@ -21,6 +21,8 @@ fn heartbeat(document: u8, owner: &str) -> Command {
         named: Named::default(),
         ttl_seconds: None,
         metadata: None,
+        activity: None,
+        document_version: None,
         request: None,
     })
 }

@@ -1,10 +1,10 @@
 //! Commands on document 0 that name nothing else. A test writes out what it needs with `..`:
 //! `LockDocuments { capacity: Some(2), ..lock("bob") }`.
 
-use super::samples::{key, lease, owner};
+use super::samples::{ask_id, key, lease, owner, ticket_lease};
 use crate::locking::{
-    Command, Expire, Extend, Fingerprint, ForceUnlock, Holder, HolderKind, LockDocuments, Named, Release, Request,
-    TakeOver, Unlock, Wanted,
+    Answer, AnswerAsk, AskForLock, CancelAsk, Command, Expire, Extend, Fingerprint, ForceUnlock, Holder, HolderKind,
+    LeaveLine, LockDocuments, Named, Release, Renew, Request, TakeOver, TicketName, Unlock, Wanted,
     names::{RequestId, TenantId},
 };
 
@@ -13,11 +13,15 @@ pub fn wanted(document: u8) -> Wanted {
     Wanted { key: key(document), lease_id: lease(1000 + u128::from(document)) }
 }
 
+fn holder(name: &str) -> Holder {
+    Holder { owner: owner(name), session: None, name: None, kind: HolderKind::Person }
+}
+
 pub fn lock(name: &str) -> LockDocuments {
     LockDocuments {
         tenant: TenantId::default_tenant(),
         wanted: vec![wanted(0)],
-        holder: Holder { owner: owner(name), session: None, name: None, kind: HolderKind::Person },
+        holder: holder(name),
         ttl_seconds: None,
         takeover: None,
         capacity: None,
@@ -26,6 +30,11 @@ pub fn lock(name: &str) -> LockDocuments {
         request: None,
         waits: false,
     }
+}
+
+/// The same, but stands in line if it is held.
+pub fn wait(name: &str) -> LockDocuments {
+    LockDocuments { waits: true, ..lock(name) }
 }
 
 /// Of own locks only.
@@ -67,6 +76,42 @@ pub fn force_unlock(number: u128) -> ForceUnlock {
     ForceUnlock { targets: vec![(key(0), lease(number))], by: owner("root"), note: None }
 }
 
+/// Of the `number`th ticket built by [`super::state`].
+pub fn leave_line(name: &str, number: u128) -> LeaveLine {
+    LeaveLine { key: key(0), owner: owner(name), ticket: TicketName::Lease(ticket_lease(number)) }
+}
+
+/// By the server, of the lock with this lease.
+pub fn renew(number: u128) -> Renew {
+    Renew { leases: vec![(key(0), lease(number))] }
+}
+
+/// The ask gets number 9.
+pub fn ask(name: &str) -> AskForLock {
+    AskForLock { key: key(0), asker: holder(name), message: None, id: ask_id(9) }
+}
+
+pub fn deny(name: &str, number: u128) -> AnswerAsk {
+    AnswerAsk {
+        key: key(0),
+        owner: owner(name),
+        named: Named::default(),
+        id: ask_id(number),
+        answer: Answer::Deny,
+        message: None,
+    }
+}
+
+/// The asker's lock gets lease 1000.
+pub fn hand_over(name: &str, number: u128) -> AnswerAsk {
+    let answer = Answer::Grant { lease_id: wanted(0).lease_id, document_version: None };
+    AnswerAsk { answer, ..deny(name, number) }
+}
+
+pub fn cancel_ask(name: &str, number: u128) -> CancelAsk {
+    CancelAsk { key: key(0), owner: owner(name), id: ask_id(number) }
+}
+
 pub fn request(id: &str) -> Request {
     Request { id: RequestId::from_stored(id), fingerprint: Fingerprint([7; 16]) }
 }
@@ -86,4 +131,7 @@ macro_rules! commands {
     )+};
 }
 
-commands! { Lock(LockDocuments) Extend(Extend) Unlock(Unlock) Release(Release) ForceUnlock(ForceUnlock) Expire(Expire) }
+commands! {
+    Lock(LockDocuments) Extend(Extend) Unlock(Unlock) Release(Release) ForceUnlock(ForceUnlock) Expire(Expire)
+    Renew(Renew) LeaveLine(LeaveLine) Ask(AskForLock) Answer(AnswerAsk) CancelAsk(CancelAsk)
+}

@@ -17,6 +17,7 @@ impl Core {
         state.documents = keys().into_iter().map(|key| (key, DocumentRow::default())).collect();
         let owners = (0..OWNERS).map(|number| ((TenantId::default_tenant(), owner_number(number)), 0));
         state.owner_locks = owners.collect();
+        state.owner_tickets = state.owner_locks.clone();
         Self { state, events: Vec::new() }
     }
 
@@ -35,7 +36,7 @@ impl Core {
     }
 }
 
-/// Without what only expiry and heartbeats need to know.
+/// Without what only expiry, heartbeats and the line need to know.
 pub fn seen(lock: &Lock) -> Lock {
-    Lock { due_at: lock.expires_at, extend_ids: Vec::new(), ..lock.clone() }
+    Lock { due_at: lock.expires_at, is_wanted: false, extend_ids: Vec::new(), ..lock.clone() }
 }

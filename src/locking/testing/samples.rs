@@ -1,5 +1,7 @@
 //! Names by number, and a moment to call now.
 
+use uuid::Uuid;
+
 use crate::locking::{
     DocumentKey, LeaseId, Timestamp,
     names::{DocumentId, OwnerId, RoomId, SessionId, TenantId},
@@ -25,4 +27,14 @@ pub fn session(name: &str) -> SessionId {
 
 pub fn lease(number: u128) -> LeaseId {
     LeaseId::from_u128(number)
+}
+
+/// The lease that the `number`th ticket built by [`super::state`] will have when it is served.
+#[allow(dead_code, reason = "histories name leases by when they were asked for")]
+pub fn ticket_lease(number: u128) -> LeaseId {
+    lease(100 + number)
+}
+
+pub fn ask_id(number: u128) -> Uuid {
+    Uuid::from_u128(number)
 }

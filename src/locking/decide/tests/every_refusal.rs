@@ -2,10 +2,14 @@
 
 use super::{assert_nothing_happened, decide_now};
 use crate::locking::{
-    Command, EndReason, Extend, Failed, LockDocuments, Named, Refusal, Release, TakeOver, Unlock,
+    AnswerAsk, AskOutcome, Command, EndReason, Extend, Failed, LockDocuments, Named, Refusal, Release, TakeOver,
+    Unlock,
     testing::{
         StateBuilder,
-        commands::{extend, force_unlock, lock, other_request, release, take_over, unlock, wanted},
+        commands::{
+            ask, cancel_ask, deny, extend, force_unlock, leave_line, lock, other_request, release, renew, take_over,
+            unlock, wait, wanted,
+        },
         samples::{NOW, key, lease, session},
         state,
     },
@@ -24,7 +28,10 @@ macro_rules! variants {
 }
 
 // A new refusal does not compile until it is in this list, and the list fails until the table below has it.
-variants! { Held NotFound NotOwner Ended Mismatch CapacityMismatch RequestIdReused TakeOverForbidden LimitReached }
+variants! {
+    Held NotFound NotOwner Ended Mismatch CapacityMismatch RequestIdReused TakeOverForbidden LimitReached TooManyWaits
+    AskedTooSoon AskNotFound
+}
 
 struct Row {
     says: &'static str,
@@ -104,7 +111,7 @@ fn of_a_heartbeat_or_an_unlock() -> Vec<Row> {
     let not_owner = || Refusal::NotOwner { lock: Box::new(bob().lock()) };
     let alice = || state().held_by("alice");
     let ended = |reason| Refusal::Ended(reason);
-    let other = Named { lease_id: Some(lease(9)), session: None };
+    let other = Named { lease_id: Some(lease(9)), ..Named::default() };
     vec![
         row("nobody's", state(), extend("alice"), Refusal::NotFound),
         row("nobody's", state(), unlock("alice"), Refusal::NotFound),
@@ -125,11 +132,60 @@ fn by_an_admin() -> Vec<Row> {
     ]
 }
 
+fn in_line() -> Vec<Row> {
+    let bob = || state().held_by("bob");
+    let waiting = || bob().waited_for_by("alice");
+    let elsewhere = || bob().document(1).held_by("carol").waited_for_by("alice").waits_per_owner(1);
+    let with_id = LockDocuments { request: Some(other_request("r")), ..wait("alice") };
+    let wanted = || bob().wanted_lock();
+    let held = Refusal::Held { lock: Box::new(wanted()), is_you: false, free_at: NOW.plus_millis(5000) };
+    vec![
+        row("a newcomer that does not wait", bob().waited_for_by("carol"), lock("alice"), held),
+        row("waits in too many lines", elsewhere(), wait("alice"), Refusal::TooManyWaits { limit: 1 }),
+        row("waits with another request's id", waiting().by_request("r"), with_id, Refusal::RequestIdReused),
+        row("leaves a line it is not in", bob(), leave_line("alice", 1), Refusal::NotFound),
+        row("leaves for somebody else", waiting(), leave_line("carol", 1), Refusal::NotFound),
+        row("leaves with a lock it has claimed", state().held_by("alice"), leave_line("alice", 1), Refusal::NotFound),
+        row("renews what is not there", bob(), renew(9), Refusal::NotFound),
+    ]
+}
+
+fn asking() -> Vec<Row> {
+    let bob = || state().held_by("bob");
+    let asked = |ago_ms| bob().asked_for_by("alice").asked_ms_ago(ago_ms).that_was(AskOutcome::Denied);
+    let too_soon = |again_in_ms| Refusal::AskedTooSoon { again_at: NOW.plus_millis(again_in_ms) };
+    vec![
+        row("nobody holds it", state(), ask("alice"), Refusal::NotFound),
+        row("asked just now", asked(0), ask("alice"), too_soon(10_000)),
+        row("asked within ten seconds", asked(9999), ask("alice"), too_soon(1)),
+    ]
+}
+
+fn answering() -> Vec<Row> {
+    let asked = || state().held_by("alice").session("tab").asked_for_by("bob");
+    let other = Named { session: Some(session("other")), ..Named::default() };
+    vec![
+        row("no such ask", asked(), deny("alice", 9), Refusal::AskNotFound),
+        row("somebody else answers", asked(), deny("bob", 1), Refusal::AskNotFound),
+        row("another tab answers", asked(), AnswerAsk { named: other, ..deny("alice", 1) }, Refusal::Mismatch),
+        row("no such ask to take back", asked(), cancel_ask("bob", 9), Refusal::AskNotFound),
+        row("somebody else takes it back", asked(), cancel_ask("alice", 1), Refusal::AskNotFound),
+    ]
+}
+
 fn table() -> Vec<Row> {
-    [locking(), taking_over(), limits(), requests(), of_a_heartbeat_or_an_unlock(), by_an_admin()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [
+        locking(),
+        taking_over(),
+        limits(),
+        requests(),
+        of_a_heartbeat_or_an_unlock(),
+        by_an_admin(),
+        in_line(),
+        asking(),
+        answering(),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::locking::{
 };
 
 fn decide_now(state: &State, command: impl Into<Command>) -> Decision {
-    decide(state, &command.into(), NOW).unwrap()
+    decide(&mut state.clone(), &command.into(), NOW).unwrap()
 }
 
 /// Fails unless all that happened is that overdue locks ended.
@@ -41,7 +41,7 @@ fn nothing_is_granted_on_a_document_that_was_not_read() {
     let mut state = state().document(1).held_by("alice").build();
     state.documents.remove(&key(1));
     let both = LockDocuments { wanted: vec![wanted(0), wanted(1)], ..lock("bob") };
-    assert_eq!(decide(&state, &both.into(), NOW), Err(NotRead(key(1))));
+    assert_eq!(decide(&mut state, &both.into(), NOW), Err(NotRead(key(1))));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::locking::{
 #[test]
 fn ls_acq_004_a_repeated_lock_is_answered_as_it_is_or_how_it_ended() {
     let got = || state().held_by("alice").got_by_request("r");
-    let live = Ok(Done::Live { lock: got().lock(), resumed: false });
+    let live = Ok(Done::Live { lock: got().lock(), resumed: false, asks: Vec::new(), activity_changed: false });
     for (before, expected) in [
         (got(), live),
         (got().overdue(), Err(Refusal::Ended(EndReason::Expired))),
@@ -52,7 +52,6 @@ fn heartbeat(state: &mut State, now: &mut Timestamp, id: &str) -> Lock {
     *now = now.plus_millis(1);
     let command = Extend { request: Some(request(id)), ..extend("alice") };
     let decision = decide(state, &command.into(), *now).unwrap();
-    decision.changes.iter().for_each(|change| state.apply(change));
     match decision.outcome.single() {
         Ok(Done::Live { lock, .. }) => lock,
         other => panic!("{other:?}"),

@@ -38,15 +38,15 @@ fn nothing() -> Named {
 }
 
 fn by_lease(number: u128) -> Named {
-    Named { lease_id: Some(lease(number)), session: None }
+    Named { lease_id: Some(lease(number)), ..nothing() }
 }
 
 fn by_session(name: &str) -> Named {
-    Named { lease_id: None, session: Some(session(name)) }
+    Named { session: Some(session(name)), ..nothing() }
 }
 
 fn by_both(number: u128, name: &str) -> Named {
-    Named { lease_id: Some(lease(number)), session: Some(session(name)) }
+    Named { session: Some(session(name)), ..by_lease(number) }
 }
 
 fn alice() -> StateBuilder {
@@ -163,7 +163,7 @@ fn check(rows: Vec<Row>) {
         let goodbye = Unlock { named: named.clone(), ..unlock("alice") };
         assert_eq!(heard(&state, heartbeat.into()), hears, "heartbeat, {says}");
         assert_eq!(heard(&state, goodbye.into()), hears, "unlock, {says}");
-        if let Named { lease_id: Some(lease_id), session: None } = named {
+        if let Named { lease_id: Some(lease_id), session: None, hold: None } = named {
             assert_eq!(heard(&state, release("alice", lease_id.as_u128()).into()), hears, "release, {says}");
         }
     }

@@ -10,8 +10,8 @@ use super::{
     DOCUMENTS, Kind, NamedSession, Step, keys, owner_number,
 };
 use crate::locking::{
-    Command, DocumentKey, Expire, Extend, Fingerprint, ForceUnlock, Holder, LeaseId, LockDocuments, Named, Release,
-    Request, TakeOver, Unlock, Wanted,
+    Command, DocumentKey, Expire, Extend, Fingerprint, ForceUnlock, Holder, HolderKind, LeaseId, LockDocuments, Named,
+    Release, Request, TakeOver, Unlock, Wanted,
     names::{DocumentVersion, OwnerId, RequestId, SessionId, TenantId},
 };
 
@@ -31,7 +31,12 @@ impl Script {
         match step.kind {
             Kind::Lock => {
                 let content = (documents, number, tab, ttl, takeover, capacity, version);
-                let holder = Holder { owner: owner_number(*number), session: tab.map(session_number), name: None };
+                let holder = Holder {
+                    owner: owner_number(*number),
+                    session: tab.map(session_number),
+                    name: None,
+                    kind: HolderKind::Person,
+                };
                 Command::Lock(LockDocuments {
                     tenant: TenantId::default_tenant(),
                     wanted: documents.iter().map(|document| self.wanted(*document, &holder)).collect(),
@@ -42,6 +47,7 @@ impl Script {
                     metadata: None,
                     document_version: version.map(version_number),
                     request: request(&content),
+                    waits: false,
                 })
             }
             Kind::Extend => Command::Extend(Extend {
@@ -52,6 +58,8 @@ impl Script {
                 named,
                 ttl_seconds: *ttl,
                 metadata: None,
+                activity: None,
+                document_version: None,
             }),
             Kind::Unlock => Command::Unlock(Unlock {
                 request: request(&("unlock", &keys, &named, version)),
@@ -115,7 +123,7 @@ impl Script {
             NamedSession::OfStep => step.session.map(session_number),
         };
         let lease_id = target.names_lease.then(|| self.recent(document, target.lock).1);
-        (asker.unwrap_or_else(|| owner_number(step.owner)), Named { lease_id, session })
+        (asker.unwrap_or_else(|| owner_number(step.owner)), Named { lease_id, session, hold: None })
     }
 }
 

@@ -1,7 +1,9 @@
 //! Locking: resume, grant, take over or refuse.
 
-use super::{Known, Model, all_or_nothing, each, failed, firsts};
-use crate::locking::{Done, EndReason, LeaseId, Lock, LockDocuments, Outcome, Refusal, Wanted, names::OwnerId};
+use super::{Known, Model, all_or_nothing, each, failed, firsts, live};
+use crate::locking::{
+    Activity, Done, EndReason, LeaseId, Lock, LockDocuments, Outcome, Refusal, Span, Wanted, names::OwnerId,
+};
 
 impl Model {
     pub(super) fn lock(&mut self, asked: &LockDocuments) -> Outcome {
@@ -60,7 +62,7 @@ impl Model {
         self.set_ttl(lease, asked.ttl_seconds);
         let known = self.known(lease);
         known.lock.hold += 1;
-        Done::Live { lock: known.lock.clone(), resumed: true }
+        live(known.lock.clone(), true)
     }
 
     fn grant(&mut self, asked: &LockDocuments, wanted: &Wanted, slot: u32, capacity: u32) -> Result<Done, Refusal> {
@@ -92,11 +94,14 @@ impl Model {
             ttl_seconds,
             metadata: asked.metadata.clone(),
             document_version: self.versions.get(&wanted.key).cloned(),
-            linger_ms: None,
+            span: Span::Ttl,
+            activity: Activity::Active,
+            active_at: self.now,
+            is_wanted: false,
             extend_ids: Vec::new(),
         };
         self.locks.push(Known { lock: lock.clone(), ended: None, rank: 0, heartbeats: Vec::new() });
-        Ok(Done::Live { lock, resumed: false })
+        Ok(live(lock, false))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is known of the past: which lock is meant, how one ended, what a request did when it was sent before.
 
-use super::{Known, Model, Past, each};
+use super::{Known, Model, Past, each, live};
 use crate::locking::{DocumentKey, Done, LeaseId, Lock, Named, Outcome, Refusal, Request, names::OwnerId};
 
 const DAY_MS: i64 = 86_400_000;
@@ -75,6 +75,7 @@ impl Model {
         let (key, token) = match done {
             Done::Live { lock, .. } => return lock.lease_id,
             Done::Ended { key, fencing_token } => (key, *fencing_token),
+            Done::Waiting { .. } | Done::LeftLine | Done::Asked(_) => panic!("no lock: {done:?}"),
         };
         let is_it = |known: &&Known| known.lock.key == *key && known.lock.fencing_token == token;
         self.locks.iter().find(is_it).unwrap().lock.lease_id
@@ -85,7 +86,7 @@ impl Model {
         each(&told, |(key, (lease, resumed))| {
             let known = self.locks.iter().find(|known| known.lock.lease_id == *lease).unwrap();
             let done = match &known.ended {
-                None => Ok(Done::Live { lock: known.lock.clone(), resumed: *resumed }),
+                None => Ok(live(known.lock.clone(), *resumed)),
                 Some(ending) => Err(Refusal::Ended(ending.reason)),
             };
             ((*key).clone(), done)

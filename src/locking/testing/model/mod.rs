@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use crate::locking::{
     Command, DocumentKey, Done, EndReason, Ending, Extend, Failed, Fingerprint, ForceUnlock, LeaseId, Lock, Named,
-    Outcome, Policy, Refusal, Release, Timestamp, Unlock,
+    Outcome, Policy, Refusal, Release, Span, Timestamp, Unlock,
     names::{DocumentVersion, OwnerId, RequestId},
 };
 
@@ -61,6 +61,11 @@ impl Model {
             Command::Release(release) => self.release(release),
             Command::ForceUnlock(force) => self.force_unlock(force),
             Command::Expire(_) => Outcome::default(),
+            Command::Renew(_)
+            | Command::LeaveLine(_)
+            | Command::Ask(_)
+            | Command::Answer(_)
+            | Command::CancelAsk(_) => panic!("the histories do not have it yet: {command:?}"),
         }
     }
 
@@ -75,7 +80,7 @@ impl Model {
         let mut overdue: Vec<_> = self.locks.iter().filter(is_overdue).map(|known| known.lock.clone()).collect();
         overdue.sort_by_key(|lock| lock.expires_at);
         for lock in overdue {
-            let lingered = lock.linger_ms.is_some();
+            let lingered = lock.span.linger_ms().is_some();
             self.end(lock.lease_id, if lingered { EndReason::Released } else { EndReason::Expired }, lock.expires_at);
         }
     }
@@ -97,7 +102,7 @@ impl Model {
         let now = self.now;
         let lock = &mut self.known(lease).lock;
         lock.ttl_seconds = ttl_seconds.unwrap_or(lock.ttl_seconds);
-        lock.linger_ms = None;
+        lock.span = Span::Ttl;
         lock.expires_at = now.plus_seconds(lock.ttl_seconds);
         lock.due_at = lock.expires_at;
     }
@@ -112,7 +117,7 @@ impl Model {
         let outcome = each(&keys, |key| {
             let done = self.meant(key, &asked.owner, &asked.named).map(|lease| {
                 self.set_ttl(lease, asked.ttl_seconds);
-                Done::Live { lock: self.known(lease).lock.clone(), resumed: false }
+                live(self.known(lease).lock.clone(), false)
             });
             ((*key).clone(), done)
         });
@@ -153,7 +158,7 @@ impl Model {
     }
 
     fn release(&mut self, asked: &Release) -> Outcome {
-        let named = Named { lease_id: Some(asked.lease_id), session: None };
+        let named = Named { lease_id: Some(asked.lease_id), ..Named::default() };
         let now = self.now;
         let done = self.meant(&asked.key, &asked.owner, &named).and_then(|lease| {
             let lock = &mut self.known(lease).lock;
@@ -165,10 +170,10 @@ impl Model {
             }
             let left_ms = u32::try_from(lock.expires_at.millis_since(now)).unwrap();
             let linger_ms = left_ms.min(asked.linger_ms);
-            lock.linger_ms = Some(linger_ms);
+            lock.span = Span::Linger(linger_ms);
             lock.expires_at = now.plus_millis(linger_ms.into());
             lock.due_at = lock.expires_at;
-            Ok(Done::Live { lock: lock.clone(), resumed: false })
+            Ok(live(lock.clone(), false))
         });
         each(&[&asked.key], |key| ((*key).clone(), done.clone()))
     }
@@ -197,6 +202,10 @@ fn each<T>(all: &[T], one: impl FnMut(&T) -> (DocumentKey, Result<Done, Refusal>
         }
     }
     outcome
+}
+
+fn live(lock: Lock, resumed: bool) -> Done {
+    Done::Live { lock, resumed, asks: Vec::new(), activity_changed: false }
 }
 
 fn all_or_nothing(mut outcome: Outcome) -> Outcome {
