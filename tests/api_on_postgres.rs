@@ -50,6 +50,7 @@ mod upgrade;
 
 /// What the first version has left behind.
 const FIRST_VERSION: &str = include_str!("api/first_version/postgres.sql");
+const SECOND_VERSION: &str = include_str!("api/second_version/postgres.sql");
 
 fn new_database(_: &Path) -> DatabaseUrl {
     DatabaseUrl::Postgres(postgres::new_database())

@@ -31,6 +31,7 @@ mod upgrade;
 /// `tests/api_on_postgres.rs` runs the same tests on the other database.
 /// What the first version has left behind.
 const FIRST_VERSION: &str = include_str!("first_version/sqlite.sql");
+const SECOND_VERSION: &str = include_str!("second_version/sqlite.sql");
 
 fn new_database(folder: &Path) -> DatabaseUrl {
     DatabaseUrl::Sqlite(folder.join("doclock.db"))

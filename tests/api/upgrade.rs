@@ -1,4 +1,4 @@
-//! A database that the version before has made is served on: `first_version/*.sql` are dumps of it.
+//! Databases that earlier versions have made are served on: `first_version/*.sql` and `second_version/*.sql` are dumps of them.
 
 use serde_json::json;
 
@@ -9,8 +9,38 @@ fn path(document: &str) -> String {
 }
 
 #[tokio::test]
-async fn locks_tokens_versions_and_ids_of_the_version_before_are_kept() {
+async fn locks_tokens_versions_and_ids_of_the_first_version_are_kept() {
     let server = TestServer::on_dump(crate::FIRST_VERSION).await;
+    everything_is_kept(&server).await;
+    server.pass_seconds(300).await;
+    server.sweep().await;
+    assert_eq!(server.locks().await.len(), 0);
+}
+
+#[tokio::test]
+async fn what_the_second_version_kept_is_kept_and_people_can_wait_for_it() {
+    let server = TestServer::on_dump(crate::SECOND_VERSION).await;
+    everything_is_kept(&server).await;
+    let alice = server.editor("alice");
+    let kept = alice.get(&path("kept")).await.ok()["lock"].clone();
+    assert_eq!((&kept["holder"]["kind"], &kept["activity"]), (&json!("person"), &json!("active")));
+    let bob = server.editor("bob");
+    let kept_path = path("kept");
+    let waiting = bob.post(&kept_path, json!({"session_id": "b", "wait_ms": 500}));
+    let time_goes_on = async {
+        while alice.get(&path("kept")).await.ok()["waiting"] != 1 {}
+        server.pass_seconds(1).await;
+    };
+    let (waited, ()) = tokio::join!(waiting, time_goes_on);
+    assert_eq!(waited.problem(409, "LOCK_HELD")["position"], 1);
+    alice.delete(&path("kept"), json!({"session_id": "tab"})).await.ok();
+    assert_eq!(alice.get(&path("kept")).await.ok()["lock"]["holder"]["owner_id"], "bob");
+    server.pass_seconds(300).await;
+    server.sweep().await;
+    assert_eq!(server.locks().await.len(), 0);
+}
+
+async fn everything_is_kept(server: &TestServer) {
     let (alice, bob) = (server.editor("alice"), server.editor("bob"));
     let kept = alice.get(&path("kept")).await.ok()["lock"].clone();
     assert_eq!(kept["holder"]["session_id"], "tab");
@@ -31,8 +61,4 @@ async fn locks_tokens_versions_and_ids_of_the_version_before_are_kept() {
     bob.put(&path("expired"), json!({})).await.problem(409, "LEASE_EXPIRED");
     alice.put(&path("left"), json!({})).await.problem(403, "NOT_OWNER");
     assert_eq!(reasons(&server.events().await), ["released", "expired"]);
-
-    server.pass_seconds(300).await;
-    server.sweep().await;
-    assert_eq!(server.locks().await.len(), 0);
 }
