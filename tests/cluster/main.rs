@@ -26,3 +26,4 @@ mod outages;
 mod races;
 mod reads;
 mod start;
+mod waiting;
