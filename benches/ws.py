@@ -253,6 +253,44 @@ def heartbeats(bench, seconds, rounds):
     bench.figure("heartbeats_sockets_of_http", live / http, "ratio")
 
 
+KEPT = 5000
+
+
+def kept(bench, seconds):
+    """Locks that the server keeps for sockets, beside the same locks kept by HTTP heartbeats every ten seconds."""
+    lock = {"type": "lock", "room": "kept-{room}", "session_id": "bench", "keep": "connection"}
+    seconds = max(seconds, 20)
+    with bench.sqlite_server() as server:
+        peer = doclock(server)
+        with Sockets(peer, KEPT, KEPT, path="/ws", texts=1, token=server.token) as sockets:
+            idle = cpu_while(peer, seconds)
+            sockets.run("say", json.dumps(lock))
+            time.sleep(12)
+            by_socket = cpu_while(peer, seconds)
+    with bench.sqlite_server() as server:
+        peer = doclock(server)
+        with Sockets(peer, 1, KEPT, path="/ws", texts=1, token=server.token) as sockets:
+            path = "/api/documents/kept-{room}/main/lock"
+            sockets.run("paced", KEPT // 500, 500, 0, f"POST {path}")
+            begin = peer.cpu()
+            run = sockets.run("paced", seconds, KEPT // 10, 0, f"PUT {path}")
+            by_http = (peer.cpu() - begin) / run["seconds"]
+
+    def of_lock(cores):
+        return cores * 10 / KEPT * 1e6
+
+    bench.figure("idle_socket_cpu", of_lock(idle), "us per socket and 10 s")
+    bench.figure("kept_lock_cpu", of_lock(by_socket), "us per lock and 10 s")
+    bench.figure("heartbeat_lock_cpu", of_lock(by_http), "us per lock and 10 s")
+    bench.figure("kept_cpu_of_heartbeats", by_socket / by_http, "ratio")
+
+
+def cpu_while(peer, seconds):
+    begin = peer.cpu()
+    time.sleep(seconds)
+    return (peer.cpu() - begin) / seconds
+
+
 def measure(bench, arguments):
     """Runs the parts that are asked for. `bench` is benches/run, which starts servers and prints figures."""
     bench.need("node", "nodejs npm")
@@ -262,6 +300,7 @@ def measure(bench, arguments):
         "rooms": lambda: many_rooms(bench, arguments.seconds, arguments.rounds),
         "servers": lambda: two_servers(bench, arguments.seconds, arguments.rounds),
         "heartbeats": lambda: heartbeats(bench, arguments.seconds, arguments.rounds),
+        "kept": lambda: kept(bench, arguments.seconds),
     }
     for name, part in parts.items():
         if arguments.only in (None, name):

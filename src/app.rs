@@ -117,6 +117,7 @@ pub struct App {
 pub struct Link {
     pub what: &'static str,
     pub url: String,
+    pub has_token: bool,
 }
 
 impl App {
@@ -258,7 +259,15 @@ fn live(
     let limits = &settings.limits;
     let admission = Admission::new(limits.sockets_per_owner, limits.sockets_per_address, metrics.sockets.clone());
     let passes = StreamPasses::new(soft_state);
-    Live::new(hub, storage.queries.clone(), clock, admission, passes, people, limits.rooms_per_socket)
+    Live::new(
+        hub,
+        storage.queries.clone(),
+        clock,
+        admission,
+        passes,
+        people,
+        (limits.rooms_per_socket, limits.frames_per_second),
+    )
 }
 
 /// Where visitors need no token: asked for, or nobody but this machine could come.
@@ -356,9 +365,14 @@ fn links(
     let link = |what, sub: &str, name: &str, role| {
         let claims = Claims { sub: sub.into(), name: Some(name.into()), role, exp, ..Claims::default() };
         let token = claims.sign(&secret.bytes)?;
-        Ok::<_, TokenError>(Link { what, url: format!("{}/docs/#token={token}", base.trim_end_matches('/')) })
+        Ok::<_, TokenError>(Link {
+            what,
+            url: format!("{}/docs/#token={token}", base.trim_end_matches('/')),
+            has_token: true,
+        })
     };
-    let home = Link { what: "try it in two windows", url: format!("{}/", base.trim_end_matches('/')) };
+    let home =
+        Link { what: "try it in two windows", url: format!("{}/", base.trim_end_matches('/')), has_token: false };
     Ok(vec![
         home,
         link("try the API as an editor", "demo", "Demo", Role::Editor)?,

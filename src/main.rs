@@ -2,7 +2,11 @@
 
 mod cli;
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{Args, Parser, Subcommand};
 use doclock::{
@@ -139,7 +143,9 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
 fn greet(app: &App) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "doclock {} listens on http://{}", env!("CARGO_PKG_VERSION"), app.address);
-    for link in &app.links {
+    // Tokens are for the person who started it, and must not end up in a journal.
+    let is_terminal = stdout.is_terminal();
+    for link in app.links.iter().filter(|link| is_terminal || !link.has_token) {
         let _ = writeln!(stdout, "  {}: {}", link.what, link.url);
     }
 }

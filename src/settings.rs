@@ -190,6 +190,7 @@ pub struct Limits {
     pub sockets_per_address: u32,
     pub rooms_per_socket: u32,
     pub requests_per_second: u32,
+    pub frames_per_second: u32,
 }
 
 /// Why settings are refused: one line that says what to change.

@@ -1,6 +1,6 @@
 //! Extractors of bodies and query parameters. They read the bytes; `calls::fields` parses them.
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use actix_web::{
     FromRequest, HttpMessage, HttpRequest,
@@ -13,6 +13,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 use crate::calls::{Code, Problem, fields, release::ReleaseRequest};
 
 const MAX_BODY: usize = 16 * 1024;
+/// How long a body may take.
+const READ_WITHIN: Duration = Duration::from_secs(10);
 
 /// A JSON body; a missing body is `{}`. A DELETE may give its fields as query parameters instead.
 #[derive(Debug)]
@@ -92,7 +94,18 @@ async fn read(request: &HttpRequest, mut payload: Payload, accepted: &[&str]) ->
         return Err(too_large());
     }
     let mut body = Vec::with_capacity(declared.unwrap_or_default());
-    while let Some(chunk) = payload.next().await {
+    // By the time of the world outside: a client that says nothing must not hold its connection.
+    let deadline = tokio::time::sleep(READ_WITHIN);
+    tokio::pin!(deadline);
+    loop {
+        let chunk = tokio::select! {
+            chunk = payload.next() => chunk,
+            () = &mut deadline => {
+                let detail = format!("The body must be there within {} seconds.", READ_WITHIN.as_secs());
+                return Err(Problem::new(Code::BadRequest, detail));
+            }
+        };
+        let Some(chunk) = chunk else { break };
         let chunk = chunk.map_err(|error| Problem::new(Code::BadRequest, format!("The body broke off: {error}")))?;
         if body.len() + chunk.len() > MAX_BODY {
             return Err(too_large());

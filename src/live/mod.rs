@@ -66,6 +66,8 @@ pub struct Live {
     pub lines: Lines,
     pub keeper: Keeper,
     pub rooms_per_socket: u32,
+    /// Of one socket. 0: no limit.
+    pub frames_per_second: u32,
     is_draining: AtomicBool,
     /// Once it is set, sockets close at a moment of their own within this time.
     drain: watch::Sender<Option<Duration>>,
@@ -79,7 +81,7 @@ impl Live {
         admission: Arc<Admission>,
         passes: StreamPasses,
         (lines, keeper): (Lines, Keeper),
-        rooms_per_socket: u32,
+        (rooms_per_socket, frames_per_second): (u32, u32),
     ) -> Self {
         Self {
             hub,
@@ -90,6 +92,7 @@ impl Live {
             lines,
             keeper,
             rooms_per_socket,
+            frames_per_second,
             is_draining: AtomicBool::new(false),
             drain: watch::Sender::new(None),
         }

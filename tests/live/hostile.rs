@@ -6,7 +6,10 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::{MaybeTlsStream, tungstenite::Message};
 
-use crate::{client::Socket, support::TestServer};
+use crate::{
+    client::{Socket, open},
+    support::TestServer,
+};
 
 /// Waits until there are so many sockets, by the metrics.
 pub async fn sockets(server: &TestServer, expected: usize) {
@@ -67,4 +70,40 @@ async fn a_closed_socket_does_not_keep_its_connection() {
     let end = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
     assert!(end.is_ok(), "still connected after {rest:?}");
     assert_eq!(rest[2..4], 4400_u16.to_be_bytes());
+}
+
+/// A masked frame without payload.
+fn empty_frame(opcode: u8) -> [u8; 6] {
+    [0x80 | opcode, 0x80, 0, 0, 0, 0]
+}
+
+#[tokio::test]
+async fn who_sends_more_frames_a_second_than_the_limit_is_closed_4429_and_sooner_without_a_token() {
+    let server = TestServer::start().await;
+    let mut stranger = open(&server.base, "/ws", &[]).await;
+    send_bytes(&mut stranger, &empty_frame(0x9).repeat(21)).await;
+    assert_eq!(stranger.close_code().await, 4429);
+    let mut known = server.editor("alice").socket("/ws").await;
+    send_bytes(&mut known, &empty_frame(0xA).repeat(1999)).await;
+    assert_eq!(known.ask(json!({"type": "ping", "id": 1})).await["type"], "pong", "as many as it may");
+    send_bytes(&mut known, &empty_frame(0xA)).await;
+    assert_eq!(known.close_code().await, 4429);
+    sockets(&server, 0).await;
+}
+
+#[tokio::test]
+async fn a_body_that_never_comes_is_answered_after_ten_seconds() {
+    let server = TestServer::start().await;
+    let address = server.base.strip_prefix("http://").unwrap().to_owned();
+    let mut silent = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let token = server.editor("alice").token.unwrap();
+    let head = format!(
+        "POST /api/documents/room/lock HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+    );
+    silent.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 4096];
+    let length = silent.read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("BAD_REQUEST"), "{answer}");
 }

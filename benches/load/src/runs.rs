@@ -4,6 +4,7 @@
 //!   before.
 //! - `paced SECONDS RATE HEARD REQUEST…`: so many requests a second, to one `{room}` after the other; HEARD is how many
 //!   sockets hear each.
+//! - `say MESSAGE`: every socket says it once; ends when each has had an answer.
 //! - `extend SECONDS LOCK EXTEND`: every socket locks, then extends again and again, each when the last answer is
 //!   there.
 //!
@@ -84,6 +85,7 @@ impl Runs {
             ["paced", seconds, rate, heard, requests @ ..] => {
                 self.paced(seconds.parse()?, rate.parse()?, heard.parse()?, requests)
             }
+            ["say", message] => self.say(message),
             ["extend", seconds, lock, extend] => self.extend(seconds.parse()?, lock, extend),
             _ => Err(format!("unknown: {line}").into()),
         };
@@ -168,6 +170,23 @@ impl Runs {
             }
         }
         Ok(seen.told(now_ns() - begin))
+    }
+
+    fn say(&mut self, message: &str) -> Result<String> {
+        for socket in 0..self.sockets {
+            let named = message.replace("{room}", &socket.to_string());
+            self.client.say(socket, &masked(1, named.as_bytes()))?;
+        }
+        let (mut answered, deadline) = (0, now_ns() + PATIENCE_NS);
+        while answered < self.sockets {
+            self.client.pump(Some(Duration::from_secs(1)), |came, _| {
+                answered += usize::from(matches!(came, Came::Text { .. }));
+            })?;
+            if now_ns() > deadline {
+                return Err(format!("{answered} of {} sockets were answered", self.sockets).into());
+            }
+        }
+        Ok(format!("{{\"answered\": {answered}}}"))
     }
 
     fn extend(&mut self, duration: u64, lock: &str, extend: &str) -> Result<String> {

@@ -43,6 +43,8 @@ pub use session::{Answered, Session, Step};
 pub const MAX_MESSAGE: usize = 16 * 1024;
 pub const PING_MS: i64 = 10_000;
 const PONG_MS: i64 = 20_000;
+/// How many frames a second a client may send before it has said who it is.
+const FRAMES_OF_STRANGERS: u32 = 20;
 /// How long a closed socket is still read.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -102,6 +104,7 @@ struct Socket<P: Protocol> {
     outbox: Arc<Outbox>,
     reader: Reader,
     ping: Ping,
+    pace: Pace,
     /// Came while the socket was busy. Nothing more is read until it is its turn.
     waiting: Option<Box<P::Message>>,
     alarm: Option<Alarm>,
@@ -114,6 +117,13 @@ struct Socket<P: Protocol> {
 struct Alarm {
     at: Timestamp,
     rings: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+/// How many frames the client has sent in the second that began then.
+#[derive(Debug)]
+struct Pace {
+    since: Timestamp,
+    frames: u64,
 }
 
 /// The number of the last ping, and whether its pong is outstanding.
@@ -144,6 +154,7 @@ impl<P: Protocol> Socket<P> {
         Self {
             protocol,
             ping: Ping { number: 0, is_outstanding: false, sent_at: live.clock.now() },
+            pace: Pace { since: live.clock.now(), frames: 0 },
             drain: live.drains(),
             session: Session::new(live, Arc::clone(&outbox), P::WIRE, place),
             outbox,
@@ -189,7 +200,10 @@ impl<P: Protocol> Socket<P> {
         let next_ping = self.ping.number + 1;
         tokio::select! {
             incoming = self.reader.next(), if self.waiting.is_none() => match incoming {
-                Some(Ok(incoming)) => self.incoming(incoming),
+                Some(Ok(incoming)) => {
+                    self.check_pace()?;
+                    self.incoming(incoming)
+                }
                 Some(Err(Broken::TooBig)) => Err(End::Close(Close::TooBig, "at most 16 KiB")),
                 Some(Err(Broken::Bad(reason))) => Err(End::Close(Close::BadFrame, reason)),
                 None => Err(End::Gone),
@@ -214,6 +228,23 @@ impl<P: Protocol> Socket<P> {
             }
             () = left(self.leaves.as_mut()) => Err(End::Close(Close::Draining, "the server is stopping")),
         }
+    }
+
+    /// Ends a socket whose client sends more frames a second than it may; fewer before it has said who it is.
+    fn check_pace(&mut self) -> Step {
+        let limit = match (self.session.live.frames_per_second, self.session.caller()) {
+            (0, _) => return Ok(()),
+            (limit, Some(_)) => limit,
+            (limit, None) => limit.min(FRAMES_OF_STRANGERS),
+        };
+        let now = self.session.now();
+        if now.millis_since(self.pace.since) >= 1000 {
+            self.pace = Pace { since: now, frames: self.reader.frames };
+        }
+        if self.reader.frames - self.pace.frames > u64::from(limit) {
+            return Err(End::Close(Close::TooMany, "too many frames a second"));
+        }
+        Ok(())
     }
 
     /// Tells the client what its socket holds. With a grant goes a ping, whose answer claims it.

@@ -16,6 +16,10 @@ thread_local! {
 pub(super) struct Reader {
     connection: Arc<TcpStream>,
     decoder: Decoder,
+    /// What was found behind a ping, and comes next.
+    ahead: Option<Result<Incoming, Broken>>,
+    /// How many frames have been read.
+    pub frames: u64,
 }
 
 impl Reader {
@@ -23,18 +27,44 @@ impl Reader {
     pub fn new(connection: Arc<TcpStream>, received: &[u8]) -> Self {
         let mut decoder = Decoder::default();
         decoder.feed(received);
-        Self { connection, decoder }
+        Self { connection, decoder, ahead: None, frames: 0 }
     }
 
     /// Returns the next message; none once the client is gone. Cancel safe: what has been read is kept.
     pub async fn next(&mut self) -> Option<Result<Incoming, Broken>> {
         loop {
-            if let Some(incoming) = self.decoder.next().transpose() {
+            // Before anything is taken: one that never stops talking lets others have their turn after every few frames.
+            coop::consume_budget().await;
+            if let Some(incoming) = self.decoded() {
                 return Some(incoming);
             }
-            let Self { connection, decoder } = self;
+            let Self { connection, decoder, .. } = self;
             read(connection, |chunk| decoder.feed(chunk)).await?;
         }
+    }
+
+    /// Returns the next message that has arrived. Of pings in a row only the newest, which is all that must be answered.
+    fn decoded(&mut self) -> Option<Result<Incoming, Broken>> {
+        let mut found = match self.ahead.take() {
+            Some(ahead) => ahead,
+            None => self.frame()?,
+        };
+        while let Ok(Incoming::Ping(_)) = found {
+            match self.frame() {
+                Some(next @ Ok(Incoming::Ping(_))) => found = next,
+                next => {
+                    self.ahead = next;
+                    break;
+                }
+            }
+        }
+        Some(found)
+    }
+
+    fn frame(&mut self) -> Option<Result<Incoming, Broken>> {
+        let frame = self.decoder.next().transpose()?;
+        self.frames += 1;
+        Some(frame)
     }
 
     /// Reads on until the client has answered the close or is gone. To close the connection while the client still
@@ -48,7 +78,7 @@ impl Reader {
                 Some(Err(_)) => break,
             }
         }
-        self.decoder = Decoder::default();
+        (self.decoder, self.ahead) = (Decoder::default(), None);
         while read(&self.connection, |_| ()).await.is_some() {}
     }
 }
@@ -98,6 +128,24 @@ mod tests {
     async fn a_client_that_has_answered_the_close_is_not_waited_for() {
         let (mut reader, _client) = reader(&[0x81, 0x81, 0, 0, 0, 0, b'x', 0x88, 0x80, 0, 0, 0, 0]).await;
         assert!(reader.discard().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn of_pings_in_a_row_the_newest_is_passed_on_and_all_are_counted() {
+        let ping = |payload: u8| [0x89, 0x81, 0, 0, 0, 0, payload];
+        let bytes = [&ping(b'1')[..], &ping(b'2'), b"\x81\x81\0\0\0\0x", &ping(b'3')].concat();
+        let (mut reader, _client) = reader(&bytes).await;
+        let mut found = Vec::new();
+        for _ in 0..3 {
+            found.push(reader.next().await.unwrap().unwrap());
+        }
+        let expected = [
+            Incoming::Ping(bytes::Bytes::from_static(b"2")),
+            Incoming::Text("x".to_owned()),
+            Incoming::Ping(bytes::Bytes::from_static(b"3")),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(reader.frames, 4);
     }
 
     #[tokio::test]
