@@ -328,6 +328,7 @@ fn socket_routes(config: &mut web::ServiceConfig, endpoint: &web::Data<ws::Endpo
 /// sent the signal waits in real time.
 async fn drain(api: &Api, http: &ServerHandle, time: Duration) {
     let stopwatch = Stopwatch::start();
+    api.calls.lines.drain();
     api.live.end_within(time.mul_f64(SOCKETS_SHARE));
     let sockets_left = async {
         while api.live.admission.count() > 0 {

@@ -123,6 +123,7 @@ pub async fn outcome(
                 ask = answered;
             }
             () = call.calls.clock.sleep(wait.duration()) => {}
+            () = call.calls.lines.drains() => {}
         }
     }
     let mut view = HandoverView::new(&ask, &call.caller, call.now());

@@ -84,6 +84,11 @@ pub(super) async fn wait_for(
                 }
             },
             () = call.calls.clock.sleep_until(until) => break,
+            () = call.calls.lines.drains() => {
+                waiting.finish();
+                let detail = "Your place in line is kept for a while: wait again, on another server if there is one.";
+                return Err(Problem::new(Code::Draining, detail).retry_after_ms(1000));
+            }
         }
     }
     if granted.is_none() {

@@ -21,7 +21,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
@@ -55,6 +55,8 @@ pub struct Lines(Arc<Shared>);
 struct Shared {
     committer: Committer,
     registered: Mutex<Registered>,
+    /// Set when the server stops: whoever waits goes to another one, and keeps its place meanwhile.
+    draining: watch::Sender<bool>,
     /// How many are registered: most of the time nobody, and events need not be looked at.
     count: AtomicUsize,
 }
@@ -94,7 +96,20 @@ pub struct Waiting {
 
 impl Lines {
     pub fn new(committer: Committer) -> Self {
-        Self(Arc::new(Shared { committer, registered: Mutex::default(), count: AtomicUsize::new(0) }))
+        let (registered, draining, count) = (Mutex::default(), watch::Sender::new(false), AtomicUsize::new(0));
+        Self(Arc::new(Shared { committer, registered, draining, count }))
+    }
+
+    /// Sends everyone away who waits by a request; tickets keep their places until they die.
+    pub fn drain(&self) {
+        self.0.draining.send_replace(true);
+    }
+
+    /// Resolves when the server stops.
+    pub async fn drains(&self) {
+        let mut draining = self.0.draining.subscribe();
+        // The sender lives in `self`: it cannot be gone.
+        let _ = draining.wait_for(|is_draining| *is_draining).await;
     }
 
     /// Registers a ticket. An earlier registration of it hears nothing more: its client has asked again.

@@ -175,3 +175,24 @@ async fn a_handover_between_servers_leaves_no_free_moment_and_no_gap_in_the_log(
     assert_eq!(kinds, expected);
     assert!((1..).zip(&events).all(|(sequence, event)| event["sequence"] == sequence));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_on_a_server_that_stops_keeps_its_place_and_waits_on_at_another() {
+    let mut servers = Servers::start(new_database(), 2);
+    let holder = servers.processes[0].editor("holder");
+    holder.send(Method::POST, &lock_path(DOCUMENT), json!({"session_id": "holder"})).await.ok();
+    let sent_away = wait(&servers.processes[1].editor("early"), "early");
+    in_line(&holder, 1).await;
+    let late = wait(&servers.processes[0].editor("late"), "late");
+    in_line(&holder, 2).await;
+    servers.processes[1].signal("TERM");
+    sent_away.await.unwrap().unwrap().is_unavailable(&["DRAINING"]);
+    servers.processes[1].wait();
+    let early = wait(&servers.processes[0].editor("early"), "early");
+    // Asked again, the ticket is the same: there are still two.
+    in_line(&holder, 2).await;
+    unlock(&holder, "holder").await.ok();
+    early.await.unwrap().unwrap().ok();
+    unlock(&servers.processes[0].editor("early"), "early").await.ok();
+    assert_eq!(late.await.unwrap().unwrap().ok()["fencing_token"], 3);
+}

@@ -186,6 +186,13 @@ impl Holdings {
         Some(HoldingNews::Granted(Box::new(lock)))
     }
 
+    /// The server stops, and the client comes back somewhere else: its places in line, and what it was granted, are kept for
+    /// it until they run out.
+    pub fn leave_to_others(self) {
+        self.waits.into_values().for_each(|wait| wait.waiting.finish());
+        self.claims.into_values().filter_map(|claim| claim.waiting).for_each(Waiting::finish);
+    }
+
     /// The client has answered this ping: what it holds is renewed.
     pub fn answered_ping(&self, ping: u64) {
         for wait in self.waits.values() {

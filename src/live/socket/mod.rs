@@ -170,7 +170,7 @@ impl<P: Protocol> Socket<P> {
             Ok(()) => self.steps().await,
             Err(TooMany) => End::Close(Close::TooMany, "too many sockets from this address"),
         };
-        self.session.wind_up().await;
+        self.session.wind_up(end).await;
         if let End::Close(close, reason) = end {
             self.outbox.close(frame::close(P::close_code(close), reason));
         }

@@ -282,14 +282,16 @@ impl Session {
     }
 
     /// Finishes a command that was begun, and leaves all rooms.
-    pub(super) async fn wind_up(&mut self) {
+    pub(super) async fn wind_up(&mut self, end: End) {
         if let Some(task) = self.task.take().filter(|task| task.is_command) {
             // Once it is begun it is committed, with or without someone to hear of it.
             let _ = tokio::time::timeout(LAST_ANSWER, task.future).await;
         }
         self.places = Places::default();
-        // Tickets and grants that nobody has claimed are given up.
-        self.holdings = None;
+        // Tickets and grants that nobody has claimed are given up, unless the client has been sent away.
+        if let (Some(holdings), End::Close(Close::Draining, _)) = (self.holdings.take(), end) {
+            holdings.leave_to_others();
+        }
     }
 }
 
