@@ -35,6 +35,7 @@ pub struct Settings {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
+    #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
     #[serde(deserialize_with = "unless_empty")]
     pub public_url: Option<String>,
@@ -332,6 +333,19 @@ fn set(table: &mut Table, origin: &str, key: &str, text: &str) -> Result<(), Set
     Ok(())
 }
 
+/// An address and a port; a port alone and `localhost` mean this machine only.
+fn address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let local = text.strip_prefix("localhost:").unwrap_or(&text);
+    let port = local.strip_prefix(':').unwrap_or(local).parse::<u16>();
+    match port {
+        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+        Err(_) => text.parse().map_err(|_| {
+            serde::de::Error::custom(format!("`{text}` is no address and port such as 127.0.0.1:8080 or 8080"))
+        }),
+    }
+}
+
 fn unless_empty<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -404,7 +418,10 @@ mod tests {
                 "DOCLOCK_LOCKS__TTL_SECONDS: must be a whole number",
             ),
             (with_environment("DOCLOCK_LOCKS__TTL_SECONDS", "301"), "setting `locks.ttl_seconds`: must be 1 to"),
-            (with_environment("DOCLOCK_SERVER__LISTEN", "here"), "setting `server.listen`: invalid socket address"),
+            (
+                with_environment("DOCLOCK_SERVER__LISTEN", "here"),
+                "setting `server.listen`: `here` is no address and port",
+            ),
             (
                 with_environment("DOCLOCK_SERVER__TRUSTED_PROXIES", "10.0.0.1,10.0.0.0/33"),
                 "setting `server.trusted_proxies[1]`: `10.0.0.0/33` is neither",
@@ -432,6 +449,20 @@ mod tests {
             let line = result.unwrap_err().to_string();
             assert!(line.contains(expected), "{line}");
             assert!(!line.contains('\n'), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_port_alone_and_localhost_mean_this_machine() {
+        for (text, expected) in [
+            ("8081", "127.0.0.1:8081"),
+            (":8081", "127.0.0.1:8081"),
+            ("localhost:8081", "127.0.0.1:8081"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+            ("[::1]:8081", "[::1]:8081"),
+        ] {
+            let settings = with_environment("DOCLOCK_SERVER__LISTEN", text).unwrap();
+            assert_eq!(settings.server.listen.to_string(), expected, "{text}");
         }
     }
 

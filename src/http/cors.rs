@@ -12,6 +12,7 @@ pub fn middleware(origins: &Origins) -> Cors {
         .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
         .allowed_headers([header::AUTHORIZATION, header::CONTENT_TYPE])
         .allowed_header("idempotency-key")
+        .allowed_header("last-event-id")
         .expose_headers([header::RETRY_AFTER, header::ALLOW])
         .expose_headers(["x-request-id"])
         .max_age(3600)

@@ -58,6 +58,9 @@ pub struct StreamParams {
     /// From `POST /api/stream-tickets`, instead of a token.
     #[param(nullable = false)]
     ticket: Option<String>,
+    /// The id of the last event that was heard, `<epoch>:<sequence>`, for a page that opens a new stream.
+    #[param(nullable = false)]
+    after: Option<String>,
 }
 
 /// A room's notices as Server-Sent Events
@@ -75,7 +78,10 @@ pub async fn events(
 ) -> Result<HttpResponse<BoxBody>, Problem> {
     let api = extract::api(&request)?;
     let live = &api.live;
+    let is_head = request.method() == Method::HEAD;
     let caller = match &params.ticket {
+        // It is good once, and nothing is streamed to a HEAD.
+        Some(_) if is_head => return Ok(HttpResponse::Ok().content_type("text/event-stream").finish()),
         Some(pass) => Arc::new(live.passes.redeem(pass, &room, live.clock.now()).await?),
         None => extract::call_of(&request, extract::bearer(request.headers())?)?.caller,
     };
@@ -86,11 +92,13 @@ pub async fn events(
     live.refuse_if_draining()?;
     let mut answer = HttpResponse::Ok();
     answer.content_type("text/event-stream").insert_header(("X-Accel-Buffering", "no"));
-    if request.method() == Method::HEAD {
+    if is_head {
         return Ok(answer.finish());
     }
     let (place, turns) = enter(api, &request, &caller)?;
-    let after = request.headers().get("last-event-id").and_then(|id| event_id(id.to_str().ok()?));
+    // A browser that comes back by itself knows more than the address it was given.
+    let last_id = request.headers().get("last-event-id").and_then(|id| event_id(id.to_str().ok()?));
+    let after = last_id.or_else(|| params.after.as_deref().and_then(event_id));
     let subscription = Subscription { room, after, extensions: false, id: None };
     let outbox = Outbox::streaming(Bytes::new(), false);
     let body = BodyStream::new(outbox.stream());

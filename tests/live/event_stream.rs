@@ -119,6 +119,25 @@ async fn a_stream_pass_is_good_once_for_30_s_and_for_its_rooms() {
 }
 
 #[tokio::test]
+async fn a_page_that_opens_a_new_stream_by_a_new_pass_goes_on_where_it_was() {
+    let server = TestServer::start().await;
+    let (alice, eve, stranger) = (server.editor("alice"), server.viewer("eve"), server.bearing(None));
+    let pass = async || eve.post("/api/stream-tickets", json!({"rooms": ["room"]})).await.ok()["ticket"].clone();
+    let path = format!("{EVENTS}?ticket={}", pass().await.as_str().unwrap());
+    assert_eq!(Answer::of(stranger.request(Method::HEAD, &path)).await.status, 200, "a HEAD does not use it up");
+    let last = Stream::open(&stranger, &path, None).await.next().await.id.unwrap();
+    alice.post(LOCK, json!({})).await.ok();
+    let path = format!("{EVENTS}?ticket={}&after={last}", pass().await.as_str().unwrap());
+    let missed = Stream::open(&stranger, &path, None).await.next().await;
+    assert_eq!((&missed.data["recovered"], &missed.data["events"][0]["sequence"]), (&json!(true), &json!(1)));
+    let last = missed.id.unwrap();
+    let path =
+        format!("{EVENTS}?ticket={}&after={}:0", pass().await.as_str().unwrap(), last.split(':').next().unwrap());
+    let nothing = Stream::open(&stranger, &path, Some(&last)).await.next().await;
+    assert_eq!(nothing.data["events"], json!([]), "what a browser knows itself is newer than the address");
+}
+
+#[tokio::test]
 async fn a_silent_stream_is_kept_alive_and_ends_with_its_token() {
     let server = TestServer::start().await;
     let caller = server.caller(Claims { exp: server.seconds_from_now(20), ..claims("eve", Role::Viewer) });
