@@ -1,3 +1,4 @@
+import type { CreateDocLockOptions } from "./doclock.js";
 import type { ProjectLockClock, ProjectLockEvent, ProjectLocks } from "./project-lock.js";
 
 /** A clock that moves only when it is told to. */
@@ -103,3 +104,80 @@ export declare class EventProbe {
   take(): ProjectLockEvent[];
   stop(): void;
 }
+
+export interface FakeTokenOptions {
+  /** Default the owner's id. */
+  readonly name?: string;
+  /** Default `editor`. */
+  readonly role?: "viewer" | "editor" | "admin";
+  readonly rooms?: string[];
+  readonly permissions?: string[];
+  readonly kind?: "person" | "agent" | "job";
+  /** Default an hour. */
+  readonly expiresInMs?: number;
+}
+
+/** One tab of a browser. */
+export interface FakeTab {
+  /** What `createDocLock` takes, but for the token: `createDocLock({ token, ...tab.options })`. */
+  readonly options: Required<
+    Pick<CreateDocLockOptions, "url" | "clock" | "random" | "jitter" | "fetch" | "WebSocket" | "storage" | "navigator" | "window" | "document">
+  >;
+  /** Takes the network away. Connections fall silent, or with `reset` break at once. */
+  cut(options?: { reset?: boolean }): void;
+  restore(): void;
+  /** Stops the page's code while the browser goes on answering pings. */
+  freeze(): void;
+  thaw(): void;
+  hide(): void;
+  show(): void;
+  /** A key is pressed. */
+  type(): void;
+  /** Goes to another page, which keeps this one for `comeBack`. */
+  leave(): void;
+  comeBack(): void;
+  close(): void;
+  /** Ends it without a word. */
+  kill(): void;
+  /** Returns the page that takes its place. */
+  reload(): FakeTab;
+  duplicate(): FakeTab;
+}
+
+/** A doclock in memory, with the same messages and answers. One lock per document; `request_id` is not remembered. */
+export interface FakeServer {
+  readonly clock: FakeClock;
+  readonly url: string;
+  openTab(): FakeTab;
+  token(owner: string, options?: FakeTokenOptions): string;
+  /** The log: grants, endings, saves. */
+  readonly events: readonly {
+    readonly type: "DocumentLocked" | "DocumentUnlocked" | "DocumentSaved";
+    readonly sequence: number;
+    readonly at: number;
+    readonly room: string;
+    readonly document: string;
+    readonly fencing_token: number;
+    readonly owner_id?: string;
+    readonly reason?: string;
+    readonly by?: string | null;
+    readonly document_version?: string | null;
+  }[];
+  /** How many sockets are open. */
+  readonly connections: number;
+  lockOf(
+    room: string,
+    document?: string,
+  ): { leaseId: string; hold: number; fencingToken: number; ownerId: string; sessionId: string | null; expiresAt: number } | null;
+  /** Ends a lock as an admin does. */
+  forceUnlock(room: string, options?: { document?: string; by?: string }): void;
+  /** Refuses all tokens that the owner has now. */
+  revokeTokens(owner: string): void;
+  closeSockets(code?: number, reason?: string): void;
+  /** Takes the server down: with `reconnectAfterMs` after a goodbye, otherwise at once. */
+  stop(options?: { reconnectAfterMs?: number }): Promise<void>;
+  /** Brings it back. Locks that were live when it went have their whole ttl. */
+  start(options?: { newEpoch?: boolean }): void;
+}
+
+export declare function createFakeServer(options?: { clock?: FakeClock }): FakeServer;

@@ -3,11 +3,12 @@
 import { createProjectLocks } from "../../../../static/client/project-lock.js";
 import * as declared from "../../../../static/client/testing.js";
 import { EventProbe } from "../../../../static/client/testing/event_probe.js";
+import { createFakeServer } from "../../../../static/client/testing/fake_server.js";
 import { FakeClock } from "../../../../static/client/testing/fake_clock.js";
 import { InMemoryOpfsFile } from "../../../../static/client/testing/in_memory_opfs_file.js";
 import { MockNavigatorLocks } from "../../../../static/client/testing/mock_navigator_locks.js";
 
-export const asDeclared: typeof declared = { EventProbe, FakeClock, InMemoryOpfsFile, MockNavigatorLocks };
+export const asDeclared: typeof declared = { EventProbe, FakeClock, createFakeServer, InMemoryOpfsFile, MockNavigatorLocks };
 
 const clock = new declared.FakeClock();
 const file = new declared.InMemoryOpfsFile({ clock });
