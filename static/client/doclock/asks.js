@@ -1,7 +1,7 @@
 // "May I have it?": what others ask of this page while it holds the lock, and what this page has asked.
 
 import { DocLockError, during } from "./errors.js";
-import { sleep } from "../project-lock/timing.js";
+import { pause } from "./retry.js";
 import { askOf } from "./wire.js";
 
 /**
@@ -16,6 +16,7 @@ const NONE = /** @type {readonly HandoverAsk[]} */ (Object.freeze([]));
 
 /** The outcome may be on its way when the time for it is over. */
 const OUTCOME_LATE_MS = 2_000;
+const POLL_PAUSE_MS = 1_000;
 
 export class Asks {
   /** @type {readonly HandoverAsk[]} what others ask */
@@ -44,15 +45,15 @@ export class Asks {
     if (type === "HandoverAsked") return this.#add(message);
     if (this.own?.handoverId !== handover_id) return this.#close(handover_id, outcome);
     // A grant is settled once the lock is here.
-    if (outcome !== "granted") this.settled({ outcome, message: message.message ?? null });
+    if (outcome !== "granted") this.settled(outcome, message.message);
   }
 
   /**
    * All that are open, as a heartbeat's answer tells them.
    *
-   * @param {Message[]} asks
+   * @param {Message[]} [asks]
    */
-  replace(asks) {
+  replace(asks = []) {
     const ids = new Set(asks.map(({ handover_id }) => handover_id));
     const still = this.open.filter(({ handoverId }) => ids.has(handoverId));
     if (still.length < this.open.length) this.open = Object.freeze(still);
@@ -82,7 +83,7 @@ export class Asks {
   #close(handoverId, outcome) {
     if (!this.open.some((ask) => ask.handoverId === handoverId)) return;
     this.open = Object.freeze(this.open.filter((ask) => ask.handoverId !== handoverId));
-    if (outcome === "unanswered") this.#lock.leftUnanswered();
+    if (outcome === "unanswered") this.#lock.attended(false);
     this.#lock.changed();
   }
 
@@ -94,9 +95,7 @@ export class Asks {
   async answer(handoverId, grant, { documentVersion, message } = {}) {
     const fields = { handover_id: handoverId, grant, message };
     const send = (/** @type {string | undefined} */ document_version) =>
-      this.#lock.send("answer_handover", { ...fields, document_version }).catch((error) => {
-        throw during(error, "answer");
-      });
+      this.#send("answer", "answer_handover", { ...fields, document_version });
     if (!grant) await send(undefined);
     else {
       await this.#lock.letGo(send, documentVersion);
@@ -111,14 +110,12 @@ export class Asks {
    */
   async ask(message) {
     if (this.own) throw new DocLockError("This page has asked already", { code: "ALREADY_ASKED", operation: "ask" });
-    const { reply } = await this.#lock.send("ask_handover", { message }).catch((error) => {
-      throw during(error, "ask");
-    });
+    const { reply } = await this.#send("ask", "ask_handover", { message });
     const { clock } = this.#client;
     const { handover_id: handoverId, expires_in_ms } = reply;
     this.own = Object.freeze({ handoverId, message: message ?? null, deadlineMs: clock.now() + expires_in_ms });
     const settled = new Promise((/** @type {(outcome: Outcome) => void} */ resolve) => (this.#settle = resolve));
-    this.#timer = clock.setTimeout(() => this.settled({ outcome: "unanswered", message: null }), expires_in_ms + OUTCOME_LATE_MS);
+    this.#timer = clock.setTimeout(() => this.settled("unanswered"), expires_in_ms + OUTCOME_LATE_MS);
     this.#lock.changed();
     this.#poll(handoverId);
     return settled;
@@ -136,28 +133,40 @@ export class Asks {
       const outcome = told?.reply.outcome;
       if (outcome === "granted") {
         await this.#lock.acquire().catch(() => {});
-        return this.settled({ outcome: this.#lock.canEdit ? "granted" : "moot", message: null });
+        return this.settled(this.#lock.canEdit ? "granted" : "moot");
       }
-      if (outcome && outcome !== "open") return this.settled({ outcome, message: told?.reply.message ?? null });
-      await sleep(this.#client.clock, 1_000);
+      if (outcome && outcome !== "open") return this.settled(outcome, told?.reply.message);
+      await pause(this.#client.clock, POLL_PAUSE_MS);
     }
   }
 
   async cancel() {
     if (!this.own) return;
     const { handoverId } = this.own;
-    this.settled({ outcome: "cancelled", message: null });
-    await this.#lock.send("cancel_handover", { handover_id: handoverId }).catch((error) => {
-      throw during(error, "cancel");
-    });
+    this.settled("cancelled");
+    await this.#send("cancel", "cancel_handover", { handover_id: handoverId });
   }
 
-  /** @param {Outcome} outcome */
-  settled(outcome) {
+  /**
+   * @param {HandoverOutcome} outcome
+   * @param {string | null} [message]
+   */
+  settled(outcome, message = null) {
     this.#client.clock.clearTimeout(this.#timer);
     this.own = null;
-    this.#settle?.(outcome);
+    this.#settle?.({ outcome, message });
     this.#settle = undefined;
     this.#lock.changed();
+  }
+
+  /**
+   * @param {import("../doclock.js").DocLockOperation} operation
+   * @param {string} type
+   * @param {Record<string, unknown>} fields
+   */
+  #send(operation, type, fields) {
+    return this.#lock.send(type, fields).catch((error) => {
+      throw during(error, operation);
+    });
   }
 }

@@ -14,7 +14,6 @@ import { Tokens } from "./tokens.js";
 /**
  * @typedef {import("../doclock.js").CreateDocLockOptions} CreateDocLockOptions
  * @typedef {import("../doclock.js").DocLockEvent} DocLockEvent
- * @typedef {import("../doclock.js").LockHandle} LockHandle
  * @typedef {import("./lock.js").Answer} Answer
  * @typedef {import("./wire.js").Message} Message
  */
@@ -30,8 +29,6 @@ export class Client {
   isClosed = false;
   /** @type {Map<string, Room>} */
   #rooms = new Map();
-  /** @type {Map<Lock, LockHandle>} */
-  #handles = new Map();
   /** @type {import("./session.js").HeldNote[] | undefined} */
   #notes;
   #options;
@@ -108,20 +105,6 @@ export class Client {
     room.handles.set(document, lock);
     lock.configure(options);
     return lock;
-  }
-
-  /**
-   * The handle of a lock, the same one each time. Functions of their own and not methods, so that they can be passed on.
-   *
-   * @param {Lock} lock
-   * @param {string} room
-   * @param {string} document
-   * @returns {LockHandle}
-   */
-  handle(lock, room, document) {
-    const handle = this.#handles.get(lock) ?? Object.freeze(handleOf(lock, room, document));
-    this.#handles.set(lock, handle);
-    return handle;
   }
 
   /** Something is to be watched or held. */
@@ -266,13 +249,17 @@ export class Client {
     return this.#options.navigator ?? /** @type {any} */ (globalThis.navigator);
   }
 
-  /** Locks of this browser alone, where they are wanted while the server is away. */
-  get local() {
+  /**
+   * A lock of this browser alone, where that is wanted while the server is away.
+   *
+   * @param {string} room
+   * @param {string} document
+   * @param {() => void} onLost
+   */
+  async holdLocally(room, document, onLost) {
     if (this.#options.offline !== "local") return undefined;
-    return async (/** @type {string} */ room, /** @type {string} */ document, /** @type {() => void} */ onLost) => {
-      const { holdLocally } = await import("./local.js");
-      return holdLocally({ room, document, onLost, clock: this.clock, navigator: this.#navigator, session: this.session.id });
-    };
+    const { holdLocally } = await import("./local.js");
+    return holdLocally({ room, document, onLost, clock: this.clock, navigator: this.#navigator, session: this.session.id });
   }
 
   async close() {
@@ -289,24 +276,3 @@ export class Client {
 
 /** What the socket has no message for. */
 const HTTP_ONLY = new Set(["look", "look_handover"]);
-
-/**
- * @param {Lock} lock
- * @param {string} room
- * @param {string} document
- * @returns {LockHandle}
- */
-const handleOf = (lock, room, document) => ({
-  room,
-  document,
-  acquire: (options) => lock.acquire(options),
-  release: (options) => lock.release(options),
-  saved: (version) => lock.saved(version),
-  ask: (message) => lock.asks.ask(message),
-  cancelAsk: () => lock.asks.cancel(),
-  answer: (handoverId, grant, options) => lock.asks.answer(handoverId, grant, options),
-  takeOver: (options) => lock.takeOver(options),
-  cancelWait: () => lock.cancelWait(),
-  subscribe: (listener) => lock.subscribe(listener),
-  getSnapshot: () => lock.getSnapshot(),
-});

@@ -3,6 +3,7 @@
 
 import { Stopwatch } from "../project-lock/timing.js";
 import { DocLockError, DocLockUnauthorized, during, refused, unreachable } from "./errors.js";
+import { pause } from "./retry.js";
 import { Store } from "./store.js";
 
 /**
@@ -45,8 +46,6 @@ export class Connection {
   /** @type {Stopwatch | undefined} */
   #opening;
   #isWanted = false;
-  /** @type {Set<() => void>} */
-  #waiting = new Set();
   /** @type {Record<"retry" | "welcome" | "silence" | "lost" | "token", unknown>} */
   #timers = { retry: 0, welcome: 0, silence: 0, lost: 0, token: 0 };
 
@@ -108,17 +107,11 @@ export class Connection {
 
   /** Resolves when there is a connection, or there will be none soon. */
   async settled() {
-    const { clock } = this.#environment;
     if (this.#now.state !== "connecting") return;
-    await new Promise((/** @type {(nothing?: unknown) => void} */ resolve) => {
-      const done = () => {
-        clock.clearTimeout(timer);
-        this.#waiting.delete(done);
-        resolve();
-      };
-      const timer = clock.setTimeout(done, OPENING_MS);
-      this.#waiting.add(done);
-    });
+    const ending = new AbortController();
+    const unsubscribe = this.store.subscribe(() => this.#now.state !== "connecting" && ending.abort());
+    await pause(this.#environment.clock, OPENING_MS, ending.signal);
+    unsubscribe();
   }
 
   /**
@@ -287,7 +280,6 @@ export class Connection {
   #set(change) {
     const before = this.#now;
     this.#now = { ...before, ...change };
-    if (this.#now.state !== "connecting") for (const done of [...this.#waiting]) done();
     this.store.changed();
     if (before.state !== this.#now.state || before.lost !== this.#now.lost) this.#environment.onState();
   }

@@ -22,7 +22,7 @@ export class Deadline {
 
   /**
    * @param {ProjectLockClock} clock
-   * @param {{expires_in_ms: number, server_time: string, ttl_seconds: number}} answer
+   * @param {import("./wire.js").Message} answer
    * @param {Stopwatch} watch started before the request was sent
    */
   constructor(clock, answer, watch) {
@@ -37,7 +37,7 @@ export class Deadline {
    * The server has renewed the lock by itself. Such a message may have waited while the page stood still, so it counts
    * from the last answer to a request, by the server's clock; and never from later than its arrival.
    *
-   * @param {{expires_at: string, expires_in_ms: number}} message
+   * @param {import("./wire.js").Message} message
    */
   extended({ expires_at, expires_in_ms }) {
     const bySending = { watch: this.#askedAt, span: Date.parse(expires_at) - this.#serverTime };

@@ -21,7 +21,7 @@ export async function holdLocally({ room, document, onLost, clock, navigator, se
         ...{ leaseId, ownerId, acquiredAt, expiresAt, ttlMillis, source, strategy, viaFallback },
         ...{ room, document, sessionId: session, hold: 1, fencingToken: 0, metadata: null },
       }),
-      release: () => locks.releaseProjectLock({ lease, force: true }),
+      release: () => locks.releaseProjectLock({ lease, force: true }).catch(() => {}),
     };
   } catch {
     return undefined;

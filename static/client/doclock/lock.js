@@ -8,10 +8,11 @@
 // Acquiring and releasing go one after the other, however they are called: a view that is mounted twice must not release
 // what its second life has just acquired. Nothing here takes a lost lock back by itself.
 
-import { Stopwatch, sleep } from "../project-lock/timing.js";
 import { Asks } from "./asks.js";
 import { DocLockError, during, endingOf, isTrouble } from "./errors.js";
 import { Held } from "./held.js";
+import { Line, aborted } from "./line.js";
+import { persist } from "./retry.js";
 import { Store } from "./store.js";
 
 /**
@@ -22,21 +23,20 @@ import { Store } from "./store.js";
  * @typedef {import("../doclock.js").LockSnapshot} LockSnapshot
  * @typedef {import("../doclock.js").VersionOrSave} VersionOrSave
  * @typedef {import("./wire.js").Message} Message
+ * @typedef {import("../project-lock/timing.js").Stopwatch} Stopwatch
  * @typedef {{reply: Message, watch: Stopwatch}} Answer a reply, and the time since before it was asked for
  * @typedef {"idle" | "acquiring" | "waiting" | "held" | "releasing" | "readonly"} OwnState
  */
 
-const RETRY_DELAYS_MS = [500, 1_000];
-/** Between two requests that stand in line by HTTP, if the server answers at once. */
-const POLL_PAUSE_MS = 1_000;
-
 export class Lock {
   /** @type {LockOptions} */
   options = {};
-  store;
+  handle;
+  #store;
   #client;
   #room;
   #document;
+  #line;
   /** @type {OwnState} */
   #state = "idle";
   /** @type {LockReason | null} */
@@ -49,16 +49,12 @@ export class Lock {
   #local;
   /** @type {number | undefined} the token that was lost, whose ending may yet be explained */
   #lostToken;
-  /** @type {number | null} */
-  #position = null;
   /** @type {string | null} */
   #documentVersion = null;
   /** @type {Promise<unknown>} */
   #tail = Promise.resolve();
   /** @type {AbortController | undefined} ends the acquiring that is under way */
   #acquiring;
-  /** @type {((message?: Message) => void) | undefined} */
-  #turn;
   /** @type {(() => void) | undefined} */
   #unwatch;
   /** @type {unknown} */
@@ -75,15 +71,29 @@ export class Lock {
     this.#client = client;
     this.#room = room;
     this.#document = document;
-    this.store = new Store(() => this.#build(), client.guarded);
-    this.asks = new Asks(this, client);
+    this.#store = new Store(() => this.#build(), client.guarded);
+    this.#line = new Line(this, client);
+    const asks = (this.asks = new Asks(this, client));
+    // Functions of their own and not methods, so that they can be passed on.
+    /** @type {import("../doclock.js").LockHandle} */
+    const handle = {
+      room: room.name,
+      document,
+      acquire: (options) => this.acquire(options),
+      release: (options) => this.release(options),
+      saved: (version) => this.saved(version),
+      ask: (message) => asks.ask(message),
+      cancelAsk: () => asks.cancel(),
+      answer: (handoverId, grant, options) => asks.answer(handoverId, grant, options),
+      takeOver: (options) => this.takeOver(options),
+      cancelWait: () => this.cancelWait(),
+      subscribe: (listener) => this.#subscribe(listener),
+      getSnapshot: () => this.#getSnapshot(),
+    };
+    this.handle = Object.freeze(handle);
   }
 
-  /**
-   * Options that are given take the place of those given before.
-   *
-   * @param {LockOptions} options
-   */
+  /** @param {LockOptions} options that take the place of those given before */
   configure(options) {
     this.options = { ...this.options, ...options };
     this.#watchIdleness();
@@ -93,33 +103,29 @@ export class Lock {
     return this.#state === "held";
   }
 
-  get lease() {
+  get #lease() {
     return this.#held?.lease ?? this.#local?.lease;
   }
 
-  get state() {
-    return this.#state;
-  }
-
   changed() {
-    this.store.changed();
+    this.#store.changed();
   }
 
-  getSnapshot() {
+  #getSnapshot() {
     // Someone is about to draw: a page that slept must not show what was true before. Who draws is told afterwards.
     if (this.#isOverdue()) {
       this.#state = "readonly";
       this.#reason = "offline";
-      this.store.outdate();
-      queueMicrotask(() => this.#enterReadonly("offline", null, "renew-failed"));
+      this.#store.outdate();
+      queueMicrotask(() => this.#enterReadonly("offline", "renew-failed"));
     }
-    return this.store.getSnapshot();
+    return this.#store.getSnapshot();
   }
 
   /** @param {() => unknown} listener */
-  subscribe(listener) {
+  #subscribe(listener) {
     const unwatch = this.#room.watch();
-    const unsubscribe = this.store.subscribe(listener);
+    const unsubscribe = this.#store.subscribe(listener);
     this.#client.resume(this.#room.name, this.#document);
     return () => {
       unsubscribe();
@@ -134,7 +140,7 @@ export class Lock {
    * @param {Record<string, unknown>} [fields]
    * @returns {Promise<Answer>}
    */
-  async send(type, fields = {}) {
+  async send(type, fields) {
     const session_id = await this.#client.session.ready();
     return this.#client.command(type, this.#room.name, this.#document, { session_id, ...fields });
   }
@@ -144,7 +150,6 @@ export class Lock {
   /**
    * @param {AcquireOptions} [options]
    * @param {Record<string, unknown>} [takeover] fields of a take-over
-   * @returns {Promise<DocLockLease>}
    */
   acquire(options = {}, takeover) {
     return this.#enqueue(() => this.#acquire(options, takeover));
@@ -161,147 +166,67 @@ export class Lock {
    * @param {Record<string, unknown>} [takeover]
    * @returns {Promise<DocLockLease>}
    */
-  async #acquire({ wait = false, signal }, takeover) {
-    if (this.canEdit && !this.check()) return /** @type {DocLockLease} */ (this.lease);
-    const acquiring = new AbortController();
+  async #acquire({ wait, signal: given }, takeover) {
+    if (this.canEdit && !this.check()) return /** @type {DocLockLease} */ (this.#lease);
+    const acquiring = (this.#acquiring = new AbortController());
+    const { signal } = acquiring;
     const abort = () => acquiring.abort();
-    signal?.addEventListener("abort", abort);
-    if (signal?.aborted) abort();
-    this.#acquiring = acquiring;
+    given?.addEventListener("abort", abort);
+    if (given?.aborted) abort();
     this.#forget();
     this.#engage("acquiring");
     try {
-      const answer = await (wait ? this.#inLine(acquiring.signal) : this.#attempt("lock", takeover, acquiring.signal));
-      this.#granted(answer);
-      if (acquiring.signal.aborted) {
+      this.#granted(await (wait ? this.#line.stand(signal) : this.#line.ask("lock", signal, takeover)));
+      if (signal.aborted) {
         await this.#release(undefined, "aborted");
         throw aborted();
       }
-      return /** @type {Held} */ (this.#held).lease;
     } catch (reason) {
       const error = during(reason, "acquire");
-      if (error.code === "UNREACHABLE" && (await this.#acquireLocally(error))) return /** @type {DocLockLease} */ (this.lease);
-      this.#refused(error);
-      throw error;
+      if (error.code !== "UNREACHABLE" || !(await this.#acquireLocally(error))) throw this.#failed(error);
     } finally {
-      signal?.removeEventListener("abort", abort);
+      given?.removeEventListener("abort", abort);
       this.#acquiring = undefined;
     }
+    return /** @type {DocLockLease} */ (this.#lease);
+  }
+
+  waits() {
+    this.#state = "waiting";
+    this.changed();
   }
 
   /** @param {DocLockError} error */
-  #refused(error) {
+  refusedBy({ problem }) {
+    this.#room.seen(problem?.lock, problem?.is_you);
+  }
+
+  /** @param {DocLockError} error */
+  #failed(error) {
     const reason = endingOf(error);
-    if (error.problem?.lock) this.#room.seen(error.problem.lock, error.problem.is_you);
+    this.refusedBy(error);
     this.#settle("idle", reason === "forbidden" ? reason : error.code === "UNAUTHORIZED" ? "unauthorized" : null);
     this.#client.tell({ type: "lock:error", operation: "acquire", error, retryable: error.retryable });
-    if (error.code === "UNREACHABLE") {
-      this.#client.tell({ type: "lock:readonly-entered", reason: "acquire-timeout", lastError: error });
-    }
-  }
-
-  /**
-   * @param {string} type `lock` or `wait`
-   * @param {Record<string, unknown> | undefined} fields
-   * @param {AbortSignal} signal
-   */
-  async #attempt(type, fields, signal) {
-    const { ttlSeconds: ttl_seconds, metadata } = this.options;
-    for (let retry = 0; ; retry += 1) {
-      if (signal.aborted) throw aborted();
-      this.#client.tell({ type: "lock:attempt", strategy: "server", retry });
-      try {
-        return await this.send(type, { ttl_seconds, metadata, keep: "connection", ...fields });
-      } catch (error) {
-        const delayMs = RETRY_DELAYS_MS[retry];
-        if (!isTrouble(error) || delayMs === undefined) throw error;
-        this.#client.tell({ type: "lock:waiting", retry: retry + 1, delayMs });
-        await sleep(this.#client.clock, delayMs, signal).catch(() => {});
-      }
-    }
-  }
-
-  /**
-   * Stands in line until it is this page's turn. With a new connection it stands where it stood: the server knows the
-   * session.
-   *
-   * @param {AbortSignal} signal
-   */
-  async #inLine(signal) {
-    for (;;) {
-      const answer = await this.#attempt("wait", undefined, signal).catch((error) => this.#polled(error));
-      if (answer?.reply.lease_id) return answer;
-      this.#position = answer?.reply.position ?? this.#position;
-      this.#state = "waiting";
-      this.changed();
-      const granted = await this.#nextTurn(signal, !answer);
-      if (signal.aborted) {
-        await this.send("cancel_wait").catch(() => {});
-        throw aborted();
-      }
-      const claimed = granted && (await this.#claim(granted));
-      if (claimed) return claimed;
-    }
-  }
-
-  /**
-   * A request that stood in line by HTTP and was not served keeps its place while it asks again.
-   *
-   * @param {DocLockError} error
-   * @returns {Answer | undefined}
-   */
-  #polled(error) {
-    if (error.code !== "LOCK_HELD") throw error;
-    this.#room.seen(error.problem?.lock, error.problem?.is_you);
-    this.#position = error.problem?.position ?? null;
-    return undefined;
-  }
-
-  /**
-   * Resolves with `granted`, or with nothing when it is time to ask again.
-   *
-   * @param {AbortSignal} signal
-   * @param {boolean} isPolling
-   * @returns {Promise<Message | undefined>}
-   */
-  async #nextTurn(signal, isPolling) {
-    if (isPolling) return void (await sleep(this.#client.clock, POLL_PAUSE_MS, signal).catch(() => {}));
-    const turn = new Promise((/** @type {(message?: Message) => void} */ resolve) => {
-      this.#turn = resolve;
-      if (signal.aborted) resolve();
-      signal.addEventListener("abort", () => resolve());
-    });
-    return turn.finally(() => (this.#turn = undefined));
-  }
-
-  /**
-   * Takes what was granted without having been asked for just now. It is lost if that takes more than a few seconds.
-   *
-   * @param {Message} message
-   * @returns {Promise<Answer | undefined>}
-   */
-  async #claim({ lock: { lease_id, hold } }) {
-    return this.send("extend", { lease_id, hold, keep: "connection" }).catch((error) => {
-      if (endingOf(error)) return undefined;
-      throw error;
-    });
+    if (error.code === "UNREACHABLE") this.#client.tell({ type: "lock:readonly-entered", reason: "acquire-timeout", lastError: error });
+    return error;
   }
 
   /** @param {Answer} answer */
   #granted(answer) {
-    this.#engage("held");
-    this.#held?.stop();
+    const { reply } = answer;
+    this.#forget();
     this.#held = new Held(this, this.#client, answer);
     this.#client.page.touch();
-    this.#reason = this.#by = this.#position = null;
+    this.#reason = this.#by = null;
     this.#lostToken = undefined;
-    this.#room.seen(answer.reply, true);
-    this.told(answer.reply);
-    this.#documentVersion = answer.reply.document_version ?? this.#documentVersion;
+    this.#room.seen(reply, true);
+    this.#documentVersion = reply.document_version ?? this.#documentVersion;
     this.#client.tell({ type: "lock:acquired", lease: this.#held.lease });
-    this.#held.tellSchedule();
+    this.#held.started();
+    this.#engage("held");
     this.#watchIdleness();
-    if (!this.check()) this.changed();
+    this.asks.replace(reply.handovers);
+    this.check();
   }
 
   async cancelWait() {
@@ -310,11 +235,6 @@ export class Lock {
   }
 
   // Keeping
-
-  /** What a heartbeat's answer says besides the lease. @param {Message} reply */
-  told({ handovers }) {
-    if (handovers) this.asks.replace(handovers);
-  }
 
   /** The server has renewed the lock: whatever was doubted, it is this page's. */
   renewed() {
@@ -327,63 +247,69 @@ export class Lock {
   }
 
   #isOverdue() {
-    return this.#state === "held" && this.#held !== undefined && this.#held.editableMs() <= 0;
+    return this.canEdit && this.#held !== undefined && this.#held.editableMs() <= 0;
   }
 
   /** Turns read-only if the time is over. Returns whether it has. */
   check() {
-    if (!this.#isOverdue()) return false;
-    this.#enterReadonly("offline", null, "renew-failed");
-    return true;
+    const isOverdue = this.#isOverdue();
+    if (isOverdue) this.#enterReadonly("offline", "renew-failed");
+    return isOverdue;
   }
 
   /**
    * The lock has ended, by the word of the server.
    *
    * @param {LockReason} reason
-   * @param {DocLockError | null} error
+   * @param {DocLockError | null} [error]
    * @param {string | null} [by]
    */
-  lost(reason, error, by = null) {
-    const lease = this.lease;
-    this.#lostToken = lease?.fencingToken;
-    this.#forget();
-    if (lease && reason === "expired") this.#client.tell({ type: "lock:expired", lease });
-    if (this.#state === "releasing") return;
+  lost(reason, error = null, by = null) {
+    const lease = this.#lease;
     const isNews = this.#state !== "readonly";
+    this.#lostToken = lease?.fencingToken;
+    if (lease && reason === "expired") this.#client.tell({ type: "lock:expired", lease });
+    // A save before the hand-over may still be on its way: its page is not told to stop twice.
+    if (this.#state === "releasing") return this.#forget();
     this.#settle("readonly", reason, by);
-    if (isNews) this.#enterReadonly(reason, error, "lease-stale");
+    if (isNews) this.#enterReadonly(reason, "lease-stale", error);
   }
 
   /**
    * @param {LockReason} reason
-   * @param {DocLockError | null} error
    * @param {"renew-failed" | "lease-stale"} why
+   * @param {DocLockError | null} [error]
    */
-  #enterReadonly(reason, error, why) {
+  #enterReadonly(reason, why, error = null) {
     this.#state = "readonly";
     this.#reason = reason;
     this.#client.clock.clearTimeout(this.#idleTimer);
     this.changed();
     this.#client.tell({ type: "lock:readonly-entered", reason: why, lastError: error });
-    const by = this.#by;
-    this.#client.guarded(() => this.options.onReadonly?.(Object.freeze({ reason, by, error })));
-    for (const work of this.#works) work.abort(error ?? new DocLockError(`The lock is lost: ${reason}`, { code: "NOT_HELD" }));
+    const info = Object.freeze({ reason, by: this.#by, error });
+    this.#client.guarded(() => this.options.onReadonly?.(info));
+    for (const work of this.#works) work.abort(error ?? notHeld("renew"));
   }
 
   /** @param {string} version */
   async saved(version) {
-    const held = this.#mustHold("renew");
+    this.check();
+    if (!this.#held || this.#state === "readonly") throw notHeld("renew");
     this.#client.page.touch();
     this.#documentVersion = version;
-    await held.renew({ document_version: version });
+    await this.#held.renew({ document_version: version });
   }
 
   /** What the person at this page does has changed. */
   activityChanged() {
     const { activity } = this.#client.page;
-    if (activity === "active" && this.#held) this.#held.isUnattended = false;
+    if (activity === "active") this.attended(true);
     if (this.canEdit) this.#held?.renew({ activity }).catch(() => {});
+  }
+
+  /** @param {boolean} isAttended false: someone asked, and nobody at this page has answered */
+  attended(isAttended) {
+    if (this.#held) this.#held.isUnattended = !isAttended;
   }
 
   #watchIdleness() {
@@ -391,11 +317,10 @@ export class Lock {
     const { idleReleaseMs = 0 } = this.options;
     clock.clearTimeout(this.#idleTimer);
     if (idleReleaseMs === 0 || !this.canEdit) return;
-    const over = () => {
-      if (page.idleMs() < idleReleaseMs) return this.#watchIdleness();
-      this.#enqueue(() => this.#release(undefined, "idle")).catch(() => {});
-    };
-    this.#idleTimer = clock.setTimeout(over, idleReleaseMs - page.idleMs());
+    this.#idleTimer = clock.setTimeout(() => {
+      if (page.idleMs() < idleReleaseMs) this.#watchIdleness();
+      else this.#enqueue(() => this.#release(undefined, "idle")).catch(() => {});
+    }, idleReleaseMs - page.idleMs());
   }
 
   // Releasing
@@ -411,14 +336,13 @@ export class Lock {
    * @param {"completed" | "aborted" | "idle"} why
    */
   async #release(save, why) {
-    const lease = this.lease;
-    if (this.#local) await this.#local.release().catch(() => {});
-    if (!this.#held || !lease) return this.#settle("idle", null);
+    const lease = this.#held?.lease;
+    await this.#local?.release();
+    if (!lease) return this.#settle("idle", null);
     await this.letGo(async (document_version) => {
       this.#client.tell({ type: "lock:release-requested", lease, reason: why });
-      const unlock = () => this.send("unlock", { lease_id: lease.leaseId, document_version });
       try {
-        await this.#persist(unlock);
+        await persist(this.#client.clock, () => this.send("unlock", { lease_id: lease.leaseId, document_version }));
         this.#client.tell({ type: "lock:released", lease });
       } catch (reason) {
         if (endingOf(reason)) return;
@@ -429,7 +353,7 @@ export class Lock {
         throw error;
       }
     }, save);
-    this.#settle("idle", why === "idle" ? "idle" : null);
+    this.#settle("idle", why === "idle" ? why : null);
   }
 
   /**
@@ -455,29 +379,9 @@ export class Lock {
     }
   }
 
-  /** Someone asked, and nobody at this page has answered. */
-  leftUnanswered() {
-    if (this.#held) this.#held.isUnattended = true;
-  }
-
   /** The lock has gone to the one who asked for it. */
   handedOver() {
     this.#settle("idle", "handed_over");
-  }
-
-  /**
-   * @template T
-   * @param {() => Promise<T>} send
-   */
-  async #persist(send) {
-    for (const delayMs of [...RETRY_DELAYS_MS, undefined]) {
-      try {
-        return await send();
-      } catch (error) {
-        if (!isTrouble(error) || delayMs === undefined) throw error;
-        await sleep(this.#client.clock, delayMs);
-      }
-    }
   }
 
   // The page goes and comes back
@@ -485,9 +389,9 @@ export class Lock {
   /** The page is put away. @returns {DocLockLease | undefined} what it held, which lingers for a moment */
   suspend() {
     const lease = this.#held?.lease;
-    if (!lease || this.#state === "idle") return undefined;
+    if (!lease) return undefined;
     this.#forget();
-    this.#enterReadonly("offline", null, "renew-failed");
+    this.#enterReadonly("offline", "renew-failed");
     return lease;
   }
 
@@ -499,14 +403,15 @@ export class Lock {
    */
   resume(leaseId) {
     return this.#enqueue(async () => {
-      if (this.#held || this.#local) return;
+      if (this.#lease) return;
       this.#engage("acquiring");
       try {
         const { reply } = await this.send("look");
         if (reply.lock?.lease_id !== leaseId) return this.#settle("readonly", "released");
-        this.#granted(await this.send("lock", { keep: "connection" }));
+        const answer = await this.send("lock", { keep: "connection" });
+        this.#granted(answer);
         // It ended between the two: what came is a new lock, which nobody wanted.
-        if (this.lease?.leaseId !== leaseId) await this.#release(undefined, "aborted");
+        if (answer.reply.lease_id !== leaseId) await this.#release(undefined, "aborted");
       } catch {
         this.#settle("readonly", "offline");
       }
@@ -518,9 +423,9 @@ export class Lock {
   connectionChanged() {
     if (this.#client.connection.isConnected) {
       this.#held?.reconnected();
-      this.#turn?.();
-      this.#leaveLocal();
-    }
+      this.#line.turn();
+      if (this.#local) this.#enqueue(() => this.#leaveLocal());
+    } else this.#held?.schedule();
     this.changed();
   }
 
@@ -532,39 +437,33 @@ export class Lock {
 
   /** @param {Message} message about this document */
   receive(message) {
-    const { type, fencing_token, reason, by, document_version } = message;
+    const { type, document_version } = message;
     const { id } = this.#client.session;
     if (type === "extended") this.#held?.extended(message);
-    else if (type === "LockWaiting" && (message.session_id ?? id) === id) this.#position = message.position;
-    else if (type === "granted" && message.lock.holder.session_id === id) this.#grantedUnasked(message);
+    else if (type === "LockWaiting" && (message.session_id ?? id) === id) this.#line.position = message.position;
+    else if (type === "granted" && message.lock.holder.session_id === id) this.#grantedLater(message);
     else if (type === "HandoverAsked" || type === "HandoverAnswered") this.asks.receive(message);
-    else if (type === "DocumentUnlocked") this.#unlocked(fencing_token, reason, by ?? null);
+    else if (type === "DocumentUnlocked") this.#unlocked(message);
     this.#documentVersion = document_version ?? this.#documentVersion;
     this.roomChanged();
   }
 
-  /** @param {Message} message */
-  #grantedUnasked(message) {
-    if (this.#turn) return this.#turn(message);
-    if (this.#held?.lease.leaseId === message.lock.lease_id) return;
+  /** @param {Message} granted */
+  #grantedLater(granted) {
+    if (this.#line.turn(granted) || this.#lease?.leaseId === granted.lock.lease_id) return;
     this.#enqueue(async () => {
-      const answer = await this.#claim(message);
+      const answer = await this.#line.claim(granted);
       if (answer) this.#granted(answer);
-      this.asks.settled({ outcome: answer ? "granted" : "moot", message: null });
+      this.asks.settled(answer ? "granted" : "moot");
     }).catch(() => {});
   }
 
-  /**
-   * @param {number} token
-   * @param {LockReason} reason
-   * @param {string | null} by
-   */
-  #unlocked(token, reason, by) {
-    if (this.#held?.lease.fencingToken === token) {
+  /** @param {Message} event */
+  #unlocked({ fencing_token, reason, by = null }) {
+    if (this.#held?.lease.fencingToken === fencing_token) {
       // What this page is doing itself it will hear of by the answer.
-      if (this.#state === "releasing" && (reason === "released" || reason === "handed_over")) return;
-      this.lost(reason, null, by);
-    } else if (this.#lostToken === token && this.#state === "readonly") {
+      if (this.#state !== "releasing" || (reason !== "released" && reason !== "handed_over")) this.lost(reason, null, by);
+    } else if (this.#lostToken === fencing_token && this.#state === "readonly") {
       this.#reason = reason;
       this.#by = by;
     }
@@ -574,36 +473,28 @@ export class Lock {
 
   /** @param {DocLockError} error */
   async #acquireLocally(error) {
-    if (!this.#client.local) return false;
-    const hold = await this.#client.local(this.#room.name, this.#document, () => this.lost("expired", null));
-    if (!hold) return false;
-    this.#local = hold;
-    this.#state = "held";
+    this.#local = await this.#client.holdLocally(this.#room.name, this.#document, () => this.lost("expired"));
+    if (!this.#local) return false;
     this.#reason = this.#by = null;
     this.#client.tell({ type: "lock:warning", warning: "fallback-engaged", error });
-    this.#client.tell({ type: "lock:acquired", lease: hold.lease });
-    this.changed();
+    this.#client.tell({ type: "lock:acquired", lease: this.#local.lease });
+    this.#engage("held");
     return true;
   }
 
   /** The server is back, and it alone decides: asks it for the lock that this browser had among its own tabs. */
-  #leaveLocal() {
-    if (!this.#local) return;
-    this.#enqueue(async () => {
-      const local = this.#local;
-      if (!local) return;
-      try {
-        const answer = await this.#attempt("lock", undefined, new AbortController().signal);
-        this.#local = undefined;
-        this.#granted(answer);
-      } catch (reason) {
-        const error = during(reason, "acquire");
-        if (isTrouble(error)) return;
-        if (error.problem?.lock) this.#room.seen(error.problem.lock, error.problem.is_you);
-        this.lost("offline", error);
-      }
-      await local.release().catch(() => {});
-    }).catch(() => {});
+  async #leaveLocal() {
+    const local = this.#local;
+    if (!local) return;
+    try {
+      this.#granted(await this.#line.ask("lock", new AbortController().signal));
+    } catch (reason) {
+      const error = during(reason, "acquire");
+      if (isTrouble(error)) return;
+      this.refusedBy(error);
+      this.lost("offline", error);
+    }
+    await local.release();
   }
 
   // Helpers
@@ -628,13 +519,6 @@ export class Lock {
     }
   }
 
-  /** @param {import("../doclock.js").DocLockOperation} operation */
-  #mustHold(operation) {
-    this.check();
-    if (this.#held && this.#state !== "readonly") return this.#held;
-    throw new DocLockError("This page does not hold the lock", { code: "NOT_HELD", operation });
-  }
-
   /** @param {OwnState} state */
   #engage(state) {
     this.#unwatch ??= this.#room.watch();
@@ -645,8 +529,7 @@ export class Lock {
   /** Ends what was held, without a word. */
   #forget() {
     this.#held?.stop();
-    this.#held = undefined;
-    this.#local = undefined;
+    this.#held = this.#local = undefined;
     this.asks.clear();
     this.#client.clock.clearTimeout(this.#idleTimer);
   }
@@ -661,7 +544,6 @@ export class Lock {
     this.#state = state;
     this.#reason = reason;
     this.#by = by;
-    this.#position = null;
     this.#unwatch?.();
     this.#unwatch = undefined;
     this.changed();
@@ -685,9 +567,8 @@ export class Lock {
     const held = this.#state === "readonly" ? undefined : this.#held;
     const lease = held?.lease ?? this.#local?.lease ?? null;
     const lock = this.#room.lockOf(this.#document);
-    const isOwn = held !== undefined || this.#local !== undefined;
     return {
-      state: this.#state === "held" && held?.isRenewing ? "renewing" : this.#state,
+      state: this.canEdit && held?.isRenewing ? "renewing" : this.#state,
       canEdit: this.canEdit,
       reason: this.#reason,
       by: this.#by,
@@ -695,34 +576,20 @@ export class Lock {
       fencingToken: held?.lease.fencingToken ?? null,
       holder: lock?.holder ?? null,
       holderToken: lock?.fencingToken ?? null,
-      isYou: isOwn || (lock?.isYou ?? false),
-      activity: isOwn ? page.activity : (lock?.activity ?? null),
+      isYou: lease !== null || (lock?.isYou ?? false),
+      activity: lease ? page.activity : (lock?.activity ?? null),
       activeAt: lock?.activeAt ?? null,
-      position: this.#position,
+      position: this.#line.position,
       asks: this.asks.open,
       asked: this.asks.own,
-      deadlineMs: held ? this.#deadlineMs(held) : null,
+      deadlineMs: held?.deadlineMs ?? null,
       documentVersion: this.#documentVersion,
       isLocal: this.#local !== undefined,
       connection: connection.state,
       connectionLost: connection.isLost,
     };
   }
-
-  /** @type {{expiresAt: number, deadlineMs: number} | undefined} */
-  #shownDeadline;
-
-  /**
-   * The same number for the same renewal: counted anew each time, it would differ by the moment it was read.
-   *
-   * @param {Held} held
-   */
-  #deadlineMs(held) {
-    if (this.#shownDeadline?.expiresAt !== held.lease.expiresAt) {
-      this.#shownDeadline = { expiresAt: held.lease.expiresAt, deadlineMs: Math.round(this.#client.clock.now() + held.editableMs()) };
-    }
-    return this.#shownDeadline.deadlineMs;
-  }
 }
 
-const aborted = () => new DocLockError("It was aborted", { code: "ABORTED", operation: "acquire" });
+/** @param {import("../doclock.js").DocLockOperation} operation */
+const notHeld = (operation) => new DocLockError("This page does not hold the lock", { code: "NOT_HELD", operation });
