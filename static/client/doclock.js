@@ -13,7 +13,7 @@ export function createDocLock(options = {}) {
   // Functions of their own and not methods, so that they can be taken apart and passed on.
   /** @type {import("./doclock.js").DocLockClient} */
   const docLock = {
-    lock: (room, options = {}) => client.handle(client.lock(room, options), room, options.document ?? "main"),
+    lock: (room, options) => client.lock(room, options).handle,
     room: (name) => client.room(name).handle,
     connection: Object.freeze({
       subscribe: (/** @type {() => unknown} */ listener) => client.connection.store.subscribe(listener),
