@@ -1,0 +1,4 @@
+import { mount } from "svelte";
+import Editor from "./Editor.svelte";
+
+mount(Editor, { target: document.querySelector("main") });
