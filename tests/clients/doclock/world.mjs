@@ -14,7 +14,7 @@ import { foreign } from "../doclock.mjs";
 
 const { chromium } = foreign("playwright-core");
 
-const SECRET = "a secret of the tests, which is long enough";
+export const SECRET = "a secret of the tests, which is long enough";
 const STATIC = new URL("../../../static/", import.meta.url);
 
 const base64 = (value) => Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
@@ -67,10 +67,10 @@ export class Server {
     return answer.json();
   }
 
-  /** The log of a room: [{type, at, fencing_token, owner_id, reason}]. */
+  /** What happened to the locks of a room: [{type, at, fencing_token, owner_id, reason}]. */
   async events(room) {
     const { items } = await this.call("GET", `/api/admin/events?room=${room}&limit=1000`);
-    return items.map((event) => ({ ...event, at: Date.parse(event.at) }));
+    return items.filter(({ type }) => /^Document(Locked|Unlocked)$/.test(type)).map((event) => ({ ...event, at: Date.parse(event.at) }));
   }
 
   #folder;
@@ -125,10 +125,18 @@ const TYPES = { js: "text/javascript", mjs: "text/javascript", html: "text/html"
 export class Site {
   /** @type {Map<string, {type: string, text: string}>} */
   pages = new Map();
+  /** Answers `/documents/…`, where a story has one. */
+  backEnd;
 
   async listen() {
-    this.http = createServer(async ({ url }, answer) => {
-      const { pathname, searchParams } = new URL(url, "http://here");
+    this.http = createServer(async (request, answer) => {
+      const { pathname, searchParams } = new URL(request.url, "http://here");
+      if (this.backEnd && pathname.startsWith("/documents/")) {
+        let body = "";
+        for await (const part of request) body += part;
+        const { status, text } = this.backEnd(request.method, pathname, searchParams, body);
+        return answer.writeHead(status).end(text);
+      }
       const extra = this.pages.get(pathname);
       if (extra) return answer.setHeader("content-type", extra.type).end(extra.text);
       if (pathname === "/" || pathname === "/elsewhere") return answer.setHeader("content-type", "text/html").end(HTML);
@@ -209,7 +217,6 @@ export class Person {
     this.context = await this.browser.newContext();
     this.context.on("console", (message) => ["error", "warning"].includes(message.type()) && this.complaints.push(message.text()));
     this.context.on("weberror", (error) => this.complaints.push(String(error.error())));
-    if (process.env.PAGE_SCRIPT) await this.context.addInitScript({ path: process.env.PAGE_SCRIPT });
     this.page = await this.tab();
     return this;
   }
