@@ -116,7 +116,7 @@ export class Connection {
 
   /**
    * Sends a message and resolves to its answer. Rejects with what the server says, or as unreachable if the socket goes
-   * before it does.
+   * before it does, or if nothing is said in time: a server that is slow is not left for that, only one that is silent.
    *
    * @param {Message} message
    * @returns {Promise<Message>}
@@ -124,7 +124,11 @@ export class Connection {
   request(message) {
     return new Promise((resolve, reject) => {
       const id = (this.#lastId += 1);
-      const noAnswer = () => this.#fail(unreachable("The server does not answer"));
+      const noAnswer = () => {
+        this.#pending.delete(id);
+        this.#ping();
+        reject(unreachable("The server does not answer"));
+      };
       this.#pending.set(id, { resolve, reject, timer: this.#environment.clock.setTimeout(noAnswer, ANSWER_MS) });
       this.#send({ ...message, id });
     });

@@ -386,12 +386,18 @@ export class Lock {
 
   // The page goes and comes back
 
-  /** The page is put away. @returns {DocLockLease | undefined} what it held, which lingers for a moment */
+  /**
+   * The page is put away, mostly for good: that nobody may type is shown, but not counted as a lock that was lost.
+   *
+   * @returns {DocLockLease | undefined} what it held, which lingers for a moment
+   */
   suspend() {
     const lease = this.#held?.lease;
     if (!lease) return undefined;
     this.#forget();
-    this.#enterReadonly("offline", "renew-failed");
+    this.#state = "readonly";
+    this.#reason = "offline";
+    this.changed();
     return lease;
   }
 
@@ -404,16 +410,22 @@ export class Lock {
   resume(leaseId) {
     return this.#enqueue(async () => {
       if (this.#lease) return;
+      // A page that was reloaded has nothing on its screen that could be lost; it starts as any other.
+      const isKept = this.#state === "readonly";
+      const gone = (/** @type {LockReason} */ reason) => {
+        this.#settle(isKept ? "readonly" : "idle", isKept ? reason : null);
+        if (isKept) this.#enterReadonly(reason, "lease-stale");
+      };
       this.#engage("acquiring");
       try {
         const { reply } = await this.send("look");
-        if (reply.lock?.lease_id !== leaseId) return this.#settle("readonly", "released");
+        if (reply.lock?.lease_id !== leaseId) return gone("released");
         const answer = await this.send("lock", { keep: "connection" });
         this.#granted(answer);
         // It ended between the two: what came is a new lock, which nobody wanted.
         if (answer.reply.lease_id !== leaseId) await this.#release(undefined, "aborted");
       } catch {
-        this.#settle("readonly", "offline");
+        gone("offline");
       }
     });
   }

@@ -15,6 +15,8 @@ import { participantOf, roomLock } from "./wire.js";
 
 /** A room that nobody watches is left after this, so that a view that is drawn anew does not leave and join. */
 const LINGER_MS = 1_000;
+/** A room that could not be joined for now, because there are too many, is tried again after this. */
+const REJOIN_MS = 5_000;
 
 export class Room {
   name;
@@ -88,6 +90,7 @@ export class Room {
 
   #leave() {
     this.#leaving = undefined;
+    if (this.#isJoined) this.#client.connection.request({ type: "unsubscribe", room: this.name }).catch(() => {});
     this.#isJoined = false;
     // What is not watched is not known: the next one to look starts anew.
     this.#position = undefined;
@@ -110,7 +113,7 @@ export class Room {
       // Without a connection it is joined again with the next one.
       if (!refusal.problem) return;
       this.#error = refusal;
-      if (refusal.retryable) this.#client.clock.setTimeout(() => this.isWatched && this.join(), LINGER_MS);
+      if (refusal.retryable) this.#client.clock.setTimeout(() => this.isWatched && this.join(), REJOIN_MS);
     }
     this.store.changed();
   }

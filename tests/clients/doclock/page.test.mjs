@@ -35,6 +35,33 @@ story("a page that watches 200 documents in 20 rooms has one socket", async (wor
   assert.equal(world.server.connections, 1);
 });
 
+story("a room that is left is left at the server too", async (world) => {
+  const alice = await world.person("alice").at("minutes");
+  const bob = await world.person("bob").at("minutes");
+  await bob.client.room("other").subscribe(() => {});
+  await world.pass(0);
+  bob.unsubscribe();
+  await world.pass(4_000);
+  const { participants } = alice.client.room("minutes").getSnapshot();
+  assert.deepEqual([participants.map(({ ownerId }) => ownerId), connection(bob).state], [["alice"], "connected"]);
+});
+
+story("a request that is not answered goes by HTTP, and a server that is only slow is not left", async (world) => {
+  const tab = world.server.openTab();
+  const Deaf = class extends tab.options.WebSocket {
+    send(data) {
+      if (JSON.parse(data).type !== "lock") super.send(data);
+    }
+  };
+  const alice = await world.person("alice", { tab, WebSocket: Deaf }).at();
+  alice.seen = [];
+  const lease = await finish(world, alice.lock.acquire());
+  assert.equal(lease.fencingToken, 1);
+  await world.pass(60_000);
+  assert.ok(alice.seen.every(({ connection }) => connection === "connected"));
+  assert.equal(alice.snapshot.canEdit, true);
+});
+
 story("a connection is lost only after 5 s, and restored with the next", async (world) => {
   const alice = await world.person("alice").at();
   const seen = [];
@@ -226,7 +253,7 @@ story("a reloaded page that comes too late does not lock by itself", async (worl
   await world.pass(4_000);
   const after = await world.person("alice", { tab }).at();
   await world.pass(1_000);
-  assert.deepEqual([after.state, world.server.lockOf("minutes")], ["readonly released", null]);
+  assert.deepEqual([after.state, after.readonly, world.server.lockOf("minutes")], ["idle", [], null]);
   await finish(world, after.lock.acquire());
   assert.equal(after.snapshot.fencingToken, 2);
 });
@@ -263,9 +290,10 @@ story("a page kept by the browser for longer is read-only, and does not take the
   await finish(world, alice.lock.acquire());
   alice.tab.leave();
   await world.pass(60_000);
+  assert.deepEqual(alice.readonly, []);
   alice.tab.comeBack();
   await world.pass(60_000);
-  assert.deepEqual([alice.state, world.log.length], ["readonly released", 2]);
+  assert.deepEqual([alice.state, alice.readonly, world.log.length], ["readonly released", ["released"], 2]);
   await finish(world, alice.lock.acquire());
   assert.equal(alice.snapshot.fencingToken, 2);
 });
