@@ -73,3 +73,12 @@ export async function rejected(world, call, code) {
   assert.equal(error.code, code, error.stack);
   return error;
 }
+
+/** A socket on which messages that fit come so much later. */
+export const delaying = (world, tab, fits, ms) =>
+  class extends tab.options.WebSocket {
+    deliver(data) {
+      if (fits(JSON.parse(data))) world.clock.setTimeout(() => super.deliver(data), ms);
+      else super.deliver(data);
+    }
+  };

@@ -13,6 +13,8 @@ import { Refusal } from "./refusal.js";
 /** Who goes and is back within this has not left. */
 const PRESENCE_MS = 2_000;
 const PING_MS = 10_000;
+/** How many locks or events a message tells at once. */
+const PAGE = 100;
 
 export class Server {
   url = "http://doclock.test";
@@ -85,12 +87,14 @@ export class Server {
     const { caller } = connection;
     if (isNew && caller) this.#presence("ParticipantJoined", room, caller, connection);
     const recovered = after?.epoch === engine.epoch && after.sequence <= engine.sequence;
-    const told = { type: "subscribed", id, room, epoch: engine.epoch, sequence: engine.sequence, recovered, more: false };
     const missed = engine.log.filter((event) => event.room === room && event.sequence > (after?.sequence ?? 0));
-    const seen = recovered
-      ? { events: missed.map(({ lock, ...event }) => this.#shown(event, connection, lock)) }
-      : { locks: engine.locksOf(room).map((lock) => engine.view(lock, /** @type {Caller} */ (caller))) };
-    connection.send({ ...told, ...seen, participants: this.participants(room) });
+    const all = recovered
+      ? missed.map(({ lock, ...event }) => this.#shown(event, connection, lock))
+      : engine.locksOf(room).map((lock) => engine.view(lock, /** @type {Caller} */ (caller)));
+    const page = () => ({ [recovered ? "events" : "locks"]: all.splice(0, PAGE), more: all.length > 0 });
+    const told = { id, room, epoch: engine.epoch, sequence: engine.sequence, recovered, participants: this.participants(room) };
+    connection.send({ type: "subscribed", ...told, ...page() });
+    while (all.length > 0) connection.send({ type: "snapshot", room, ...page() });
     return undefined;
   }
 
