@@ -165,7 +165,7 @@ export class Client {
     const wasHeld = lock.canEdit;
     const lease = await lock.acquire({ wait, signal: given });
     try {
-      return await lock.guard((signal) => work({ lease, fencingToken: lease.fencingToken, signal }), given);
+      return await lock.works.run((signal) => work({ lease, fencingToken: lease.fencingToken, signal }), given);
     } finally {
       // Work inside an editor that holds the lock anyway leaves it to the editor.
       if (!wasHeld) await lock.release().catch(() => {});

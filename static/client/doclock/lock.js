@@ -11,27 +11,30 @@
 import { Asks } from "./asks.js";
 import { DocLockError, during, endingOf, isTrouble } from "./errors.js";
 import { Held } from "./held.js";
+import { Idleness } from "./idleness.js";
 import { Line, aborted } from "./line.js";
 import { persist } from "./retry.js";
+import { snapshotOf } from "./snapshot.js";
 import { Store } from "./store.js";
+import { Works } from "./works.js";
 
 /**
  * @typedef {import("../doclock.js").AcquireOptions} AcquireOptions
  * @typedef {import("../doclock.js").DocLockLease} DocLockLease
  * @typedef {import("../doclock.js").LockOptions} LockOptions
  * @typedef {import("../doclock.js").LockReason} LockReason
- * @typedef {import("../doclock.js").LockSnapshot} LockSnapshot
  * @typedef {import("../doclock.js").VersionOrSave} VersionOrSave
  * @typedef {import("./wire.js").Message} Message
  * @typedef {import("../project-lock/timing.js").Stopwatch} Stopwatch
  * @typedef {{reply: Message, watch: Stopwatch}} Answer a reply, and the time since before it was asked for
- * @typedef {"idle" | "acquiring" | "waiting" | "held" | "releasing" | "readonly"} OwnState
+ * @typedef {import("./snapshot.js").OwnState} OwnState
  */
 
 export class Lock {
   /** @type {LockOptions} */
   options = {};
   handle;
+  works = new Works();
   #store;
   #client;
   #room;
@@ -57,10 +60,7 @@ export class Lock {
   #acquiring;
   /** @type {(() => void) | undefined} */
   #unwatch;
-  /** @type {unknown} */
-  #idleTimer;
-  /** @type {Set<AbortController>} aborted when this page has to stop */
-  #works = new Set();
+  #idleness;
 
   /**
    * @param {import("./client.js").Client} client
@@ -73,6 +73,7 @@ export class Lock {
     this.#document = document;
     this.#store = new Store(() => this.#build(), client.guarded);
     this.#line = new Line(this, client);
+    this.#idleness = new Idleness(client);
     const asks = (this.asks = new Asks(this, client));
     // Functions of their own and not methods, so that they can be passed on.
     /** @type {import("../doclock.js").LockHandle} */
@@ -283,12 +284,12 @@ export class Lock {
   #enterReadonly(reason, why, error = null) {
     this.#state = "readonly";
     this.#reason = reason;
-    this.#client.clock.clearTimeout(this.#idleTimer);
+    this.#idleness.stop();
     this.changed();
     this.#client.tell({ type: "lock:readonly-entered", reason: why, lastError: error });
     const info = Object.freeze({ reason, by: this.#by, error });
     this.#client.guarded(() => this.options.onReadonly?.(info));
-    for (const work of this.#works) work.abort(error ?? notHeld("renew"));
+    this.works.stop(error ?? notHeld("renew"));
   }
 
   /** @param {string} version */
@@ -313,14 +314,8 @@ export class Lock {
   }
 
   #watchIdleness() {
-    const { clock, page } = this.#client;
-    const { idleReleaseMs = 0 } = this.options;
-    clock.clearTimeout(this.#idleTimer);
-    if (idleReleaseMs === 0 || !this.canEdit) return;
-    this.#idleTimer = clock.setTimeout(() => {
-      if (page.idleMs() < idleReleaseMs) this.#watchIdleness();
-      else this.#enqueue(() => this.#release(undefined, "idle")).catch(() => {});
-    }, idleReleaseMs - page.idleMs());
+    if (!this.canEdit) return;
+    this.#idleness.watch(this.options.idleReleaseMs ?? 0, () => this.#enqueue(() => this.#release(undefined, "idle")).catch(() => {}));
   }
 
   // Releasing
@@ -511,26 +506,6 @@ export class Lock {
 
   // Helpers
 
-  /**
-   * Runs work that must stop when the lock is lost.
-   *
-   * @template T
-   * @param {(signal: AbortSignal) => T | PromiseLike<T>} work
-   * @param {AbortSignal} [given] which may stop it too
-   */
-  async guard(work, given) {
-    const controller = new AbortController();
-    const abort = () => controller.abort(given?.reason);
-    given?.addEventListener("abort", abort);
-    this.#works.add(controller);
-    try {
-      return await work(controller.signal);
-    } finally {
-      given?.removeEventListener("abort", abort);
-      this.#works.delete(controller);
-    }
-  }
-
   /** @param {OwnState} state */
   #engage(state) {
     this.#unwatch ??= this.#room.watch();
@@ -543,7 +518,7 @@ export class Lock {
     this.#held?.stop();
     this.#held = this.#local = undefined;
     this.asks.clear();
-    this.#client.clock.clearTimeout(this.#idleTimer);
+    this.#idleness.stop();
   }
 
   /**
@@ -573,33 +548,10 @@ export class Lock {
     return done;
   }
 
-  /** @returns {LockSnapshot} */
   #build() {
-    const { connection, page } = this.#client;
-    const held = this.#state === "readonly" ? undefined : this.#held;
-    const lease = held?.lease ?? this.#local?.lease ?? null;
-    const lock = this.#room.lockOf(this.#document);
-    return {
-      state: this.canEdit && held?.isRenewing ? "renewing" : this.#state,
-      canEdit: this.canEdit,
-      reason: this.#reason,
-      by: this.#by,
-      lease,
-      fencingToken: held?.lease.fencingToken ?? null,
-      holder: lock?.holder ?? null,
-      holderToken: lock?.fencingToken ?? null,
-      isYou: lease !== null || (lock?.isYou ?? false),
-      activity: lease ? page.activity : (lock?.activity ?? null),
-      activeAt: lock?.activeAt ?? null,
-      position: this.#line.position,
-      asks: this.asks.open,
-      asked: this.asks.own,
-      deadlineMs: held?.deadlineMs ?? null,
-      documentVersion: this.#documentVersion,
-      isLocal: this.#local !== undefined,
-      connection: connection.state,
-      connectionLost: connection.isLost,
-    };
+    const own = { state: this.#state, reason: this.#reason, by: this.#by, documentVersion: this.#documentVersion };
+    const parts = { position: this.#line.position, held: this.#held, local: this.#local, asks: this.asks };
+    return snapshotOf({ ...own, ...parts }, this.#room.lockOf(this.#document), this.#client);
   }
 }
 
