@@ -305,6 +305,9 @@ await run([
       await alice.call("acquire");
       const asked = bob.call("ask", "typo in §2");
       await alice.page.waitForFunction(() => window.lock.getSnapshot().asks.length === 1);
+      const [{ by, message }] = (await alice.snapshot()).asks;
+      assert.deepEqual([by, message], [{ ownerId: "bob", name: "bob" }, "typo in §2"]);
+      assert.equal((await bob.snapshot()).asked.message, "typo in §2");
       await alice.page.evaluate(async () => {
         const [{ handoverId }] = window.lock.getSnapshot().asks;
         const save = async () => {
@@ -322,11 +325,17 @@ await run([
     });
   },
 
-  async function a_save_is_told_to_the_room() {
+  async function what_the_holder_does_and_saves_is_told_to_the_room() {
     await world.story(async (open, room) => {
       const [alice, bob] = [await open("alice"), await open("bob")];
       for (const person of [alice, bob]) await person.edit(room, TTL);
       await alice.call("acquire");
+      await bob.until({ activity: "active" });
+      await alice.page.evaluate(() => {
+        Object.defineProperty(document, "visibilityState", { value: "hidden" });
+        document.dispatchEvent(new Event("visibilitychange"));
+      });
+      await bob.until({ activity: "away", holder: "alice" });
       await alice.call("saved", "v7");
       await bob.until({ documentVersion: "v7", holder: "alice" });
     });
