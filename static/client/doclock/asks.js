@@ -29,6 +29,8 @@ export class Asks {
   #settle;
   /** @type {unknown} */
   #timer;
+  /** @type {Promise<import("./lock.js").Answer> | undefined} */
+  #asking;
 
   /**
    * @param {import("./lock.js").Lock} lock
@@ -110,7 +112,8 @@ export class Asks {
    */
   async ask(message) {
     if (this.own) throw new DocLockError("This page has asked already", { code: "ALREADY_ASKED", operation: "ask" });
-    const { reply } = await this.#send("ask", "ask_handover", { message });
+    this.#asking = this.#send("ask", "ask_handover", { message });
+    const { reply } = await this.#asking;
     const { clock } = this.#client;
     const { handover_id: handoverId, expires_in_ms } = reply;
     this.own = Object.freeze({ handoverId, message: message ?? null, deadlineMs: clock.now() + expires_in_ms });
@@ -141,6 +144,8 @@ export class Asks {
   }
 
   async cancel() {
+    // The holder may have it before this page has heard so.
+    await this.#asking?.catch(() => {});
     if (!this.own) return;
     const { handoverId } = this.own;
     this.settled("cancelled");
@@ -165,7 +170,9 @@ export class Asks {
    * @param {Record<string, unknown>} fields
    */
   #send(operation, type, fields) {
-    return this.#lock.send(type, fields).catch((error) => {
+    // Only who asks does so as a session: the lock would go to it.
+    const session = operation === "ask" ? {} : { session_id: undefined };
+    return this.#lock.send(type, { ...session, ...fields }).catch((error) => {
       throw during(error, operation);
     });
   }

@@ -21,7 +21,7 @@ const REQUESTS = {
   ask_handover: (body) => ["POST", "/handovers", body],
   look_handover: ({ handover_id }) => ["GET", `/handovers/${handover_id}?wait_ms=${POLL_MS}`, {}],
   cancel_handover: ({ handover_id }) => ["DELETE", `/handovers/${handover_id}`, {}],
-  answer_handover: ({ handover_id, session_id, ...body }) => ["POST", `/handovers/${handover_id}/answer`, body],
+  answer_handover: ({ handover_id, ...body }) => ["POST", `/handovers/${handover_id}/answer`, body],
 };
 
 export class Http {

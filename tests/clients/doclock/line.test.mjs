@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { World, checkWorld, finish, rejected } from "./setup.mjs";
+import { World, checkWorld, delaying, finish, rejected } from "./setup.mjs";
 
 const story = (name, tell) =>
   test(name, async () => {
@@ -48,19 +48,22 @@ story("a release leaves the line too", async (world, alice, bob) => {
   assert.equal(world.server.lockOf("minutes"), null);
 });
 
-story("a place in line outlives a short cut of the network", async (world, alice, bob) => {
+story("who waits and is cut off stands in line again, behind those who stayed", async (world, alice, bob) => {
   const carol = await world.person("carol").at();
-  const call = bob.lock.acquire({ wait: true });
+  const bobs = bob.lock.acquire({ wait: true });
   await world.pass(1_000);
-  carol.lock.acquire({ wait: true }).catch(() => {});
+  const carols = carol.lock.acquire({ wait: true });
   await world.pass(1_000);
   bob.tab.cut({ reset: true });
   await world.pass(8_000);
+  assert.equal(carol.snapshot.position, 1);
   bob.tab.restore();
   await world.pass(2_000);
-  assert.equal(bob.snapshot.position, 1);
+  assert.deepEqual([bob.state, bob.snapshot.position], ["waiting", 2]);
   await finish(world, alice.lock.release());
-  assert.equal((await finish(world, call)).fencingToken, 2);
+  assert.equal((await finish(world, carols)).fencingToken, 2);
+  await finish(world, carol.lock.release());
+  assert.equal((await finish(world, bobs)).fencingToken, 3);
 });
 
 story("without a socket the line is stood in by HTTP", async (world, alice) => {
@@ -139,6 +142,17 @@ story("an ask can be taken back", async (world, alice, bob) => {
   await finish(world, bob.lock.cancelAsk());
   assert.equal((await finish(world, asked)).outcome, "cancelled");
   assert.deepEqual([alice.snapshot.asks.length, bob.snapshot.asked], [0, null]);
+});
+
+story("an ask can be taken back before its answer is here", async (world, alice) => {
+  const tab = world.server.openTab();
+  const dora = await world.person("dora", { tab, WebSocket: delaying(world, tab, ({ type }) => type === "ok", 1_000) }).at();
+  const asked = dora.lock.ask();
+  await world.pass(0);
+  assert.equal(alice.snapshot.asks.length, 1);
+  await finish(world, dora.lock.cancelAsk());
+  assert.equal((await finish(world, asked)).outcome, "cancelled");
+  assert.equal(alice.snapshot.asks.length, 0);
 });
 
 story("an ask is moot when the lock ends first", async (world, alice, bob) => {

@@ -285,10 +285,20 @@ export class Engine {
     return { cancelled: doc.line.length < before };
   }
 
-  /** Whoever stands in line by this socket or request has gone: the place is kept for a moment. @param {object} seat */
-  left(seat) {
-    for (const { line } of this.documents.values()) {
-      for (const ticket of line) if (ticket.seat === seat) Object.assign(ticket, { seat: null, expiresAt: this.clock.now() + TICKET_MS });
+  /**
+   * Whoever stood in line by this socket has gone, and so has the place. One that stood by a request keeps it for a
+   * moment, in which it may ask again.
+   *
+   * @param {object} seat
+   * @param {{keepsPlace: boolean}} options
+   */
+  left(seat, { keepsPlace }) {
+    for (const doc of this.documents.values()) {
+      const ticket = doc.line.find((one) => one.seat === seat);
+      if (!ticket) continue;
+      Object.assign(ticket, { seat: null, expiresAt: this.clock.now() + TICKET_MS });
+      if (!keepsPlace) doc.line = doc.line.filter((one) => one !== ticket);
+      this.#tellPositions(doc);
     }
   }
 

@@ -36,7 +36,7 @@ const ROUTES = {
   "GET lock/handovers": { run: ({ server, id, query }) => server.engine.handovers.look(id, Number(query.get("wait_ms") ?? 0)) },
   "DELETE lock/handovers": { run: ({ server, caller, id }) => server.engine.handovers.cancel(caller, id) },
   "POST lock/handovers/answer": {
-    takes: without(FIELDS.answer_handover, "handover_id", "session_id"),
+    takes: without(FIELDS.answer_handover, "handover_id"),
     run: ({ server, caller, doc, fields, id }) => server.engine.handovers.answer(caller, doc, { ...fields, handover_id: id }),
   },
 };
@@ -88,7 +88,7 @@ async function longPoll({ server, caller, doc, fields, seat }) {
     else clock.setTimeout(() => resolve(), fields.wait_ms);
   });
   const lock = await granted;
-  engine.left(seat);
+  engine.left(seat, { keepsPlace: true });
   if (!lock) throw engine.held(caller, doc, fields.session_id ?? null);
   // The answer claims what was granted.
   const { session_id } = fields;

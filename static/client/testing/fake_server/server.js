@@ -150,7 +150,7 @@ export class Server {
   /** @param {Connection} connection */
   disconnected(connection) {
     if (!this.connections.delete(connection)) return;
-    this.engine.left(connection);
+    this.engine.left(connection, { keepsPlace: false });
     for (const room of [...connection.rooms]) this.leave(connection, room);
   }
 }

@@ -22,8 +22,8 @@ export const FIELDS = {
   unlock: [...NAMED, "document_version"],
   cancel_wait: ["session_id"],
   ask_handover: ["session_id", "message"],
-  cancel_handover: ["session_id", "handover_id"],
-  answer_handover: ["session_id", "handover_id", "grant", "document_version", "message"],
+  cancel_handover: ["handover_id"],
+  answer_handover: ["handover_id", "grant", "document_version", "message"],
 };
 
 export class Connection {
