@@ -16,7 +16,7 @@ mod tests;
 
 use super::{
     Ask, AskOutcome, Change, Command, Done, EndReason, Ending, Event, EventKind, Lock, Lookup, Memo, MemoKey, MemoLock,
-    Outcome, Refusal, State, Timestamp, Which,
+    Outcome, Refusal, Span, State, Timestamp, Which,
     command::{Expire, Renew, Request},
     lock::DocumentKey,
     names::{DocumentVersion, OwnerId},
@@ -96,10 +96,12 @@ fn reschedule(state: &State, expire: &Expire, now: Timestamp, decision: &mut Dec
     Outcome::default()
 }
 
+/// A lock that lingers is not extended: its page has said goodbye, and the answer to a ping may be older than that.
 fn extend_leases(state: &State, renew: &Renew, now: Timestamp, decision: &mut Decision) -> Outcome {
+    let is_kept = |lock: &&Lock| !matches!(lock.span, Span::Linger(_));
     let mut outcome = Outcome::default();
     for (key, lease_id) in distinct(&renew.leases, |(_, lease_id)| *lease_id) {
-        match live_locks(state, key, now).find(|lock| lock.lease_id == *lease_id) {
+        match live_locks(state, key, now).find(|lock| lock.lease_id == *lease_id).filter(is_kept) {
             Some(lock) => outcome.done.push(decision.keep(state, lock.extended(lock.ttl_seconds, now), false)),
             None => outcome.failed.push(Failed { key: key.clone(), refusal: Refusal::NotFound }),
         }
