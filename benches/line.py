@@ -71,8 +71,11 @@ async def polling(connection, session):
         status, _ = await connection.send("POST", {"session_id": session})
         if status == 200:
             return
+        # The server ends a connection that is idle for some seconds.
+        connection.close()
         await asyncio.sleep(min(delay * random.uniform(0.5, 1.5), 30))
         delay *= 1.5
+        await connection.open()
 
 
 async def herd(server, acquire):
