@@ -14,6 +14,10 @@
 //! ([`storage::Tail`] wakes it). How a newcomer
 //! gets into a room without gap or overlap, one socket's life, and who is in a room are in [`live`] too.
 //!
+//! The path of a wait: a ticket is a command too; the transaction that frees a document grants it to the first ticket.
+//! [`lines`] knows who waits on this server, keeps their tickets alive and passes the grant on; [`keeper`] extends the locks
+//! of sockets that answer pings. docs/architecture.md has all of these paths, step by step.
+//!
 //! The path of time ([`time`]): the clock never runs backwards; liveness knows outages, and where a lock ends that has lived
 //! through one; workers ask the committer for signs of life, expiry and pruning.
 //!

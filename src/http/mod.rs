@@ -2,9 +2,11 @@
 //!
 //! 1. `observe` gives the request an id, and at the end logs and counts it, and renders a [`Problem`] if it failed.
 //! 2. `extract` finds out who calls and which document is meant; `body` reads the fields.
-//! 3. The handler (`locks`, `room_locks`, `admin`) runs the verb of `calls`, and its answer is written as JSON.
+//! 3. The handler (`locks`, `handovers`, `room_locks`, `admin`) runs the verb of `calls`, and its answer is written as JSON. The
+//!    answer to a request that has waited carries a `receipt`: if nobody takes it, its lock is given up.
 //! 4. `event_stream` sends a room's notices as Server-Sent Events; `stream_passes` issues the passes that let
 //!    `EventSource` in.
+//! 5. `pages` serves what is in `static/`; `demo` is a small back end for its visitors, where there is one.
 //!
 //! The routes of other protocols that start as HTTP are added by `app`, through [`resource`].
 

@@ -10,7 +10,8 @@
 //! 5. A participant is known by its [`PresenceGuard`](presence::PresenceGuard); the others are told of it if there is
 //!    room in their outbox (`presence`).
 //! 6. A WebSocket's life is the same for every protocol (`socket`); what its messages mean is said by a
-//!    [`Protocol`](socket::Protocol), in that protocol's own folder.
+//!    [`Protocol`](socket::Protocol), in that protocol's own folder. Tickets, grants and kept locks of a socket end with it
+//!    (`socket::holdings`).
 //!
 //! Invariant: the sequences a subscriber is told only grow. What is at or before the sequence it knows is left out, so a
 //! snapshot, a replay and the live stream join without gap or overlap. If a newcomer were listed before it has
