@@ -8,6 +8,9 @@
 //!    positions as they change ([`Worker`]). Positions are derived from the line, never written: with a thousand in line
 //!    each grant would write a thousand rows.
 //!
+//! When the server stops ([`Lines::drain`]) guards are finished instead: tickets keep their places until they die, and whoever
+//! waited takes its own up again on another server.
+//!
 //! If the guard were dropped without leaving the line, everyone behind it would wait for its claim window to pass.
 
 mod worker;
