@@ -104,6 +104,7 @@ async fn open_asks(connection: &mut PgConnection, batch: &mut Batch<'_>, lines: 
     Ok(())
 }
 
+/// The one that lives longest: dead ones may not have been deleted yet.
 async fn ticket_of(
     connection: &mut PgConnection,
     key: &DocumentKey,
@@ -111,7 +112,7 @@ async fn ticket_of(
 ) -> Result<Option<Ticket>> {
     let row = sqlx::query(
         "SELECT * FROM lock_waiters WHERE owner_id = $1 AND tenant = $2 AND room = $3 AND document = $4
-           AND (lease_id = $5 OR session_id = $6 OR ($6 IS NULL AND request_id = $7)) ORDER BY place LIMIT 1",
+           AND (lease_id = $5 OR session_id = $6 OR ($6 IS NULL AND request_id = $7)) ORDER BY expires_at DESC LIMIT 1",
     )
     .bind(needed.owner.as_str())
     .bind(key.tenant.as_str())

@@ -73,11 +73,12 @@ fn last_place(connection: &Connection, key: &DocumentKey) -> Result<i64> {
     Ok(last.unwrap_or_default())
 }
 
+/// The one that lives longest: dead ones may not have been deleted yet.
 fn ticket_of(connection: &Connection, key: &DocumentKey, needed: TicketNeeded<'_>) -> Result<Option<Ticket>> {
     connection
         .prepare_cached(&select_tickets(
             "WHERE owner_id = ?1 AND tenant = ?2 AND room = ?3 AND document = ?4
-               AND (lease_id = ?5 OR session_id = ?6 OR (?6 IS NULL AND request_id = ?7)) ORDER BY place LIMIT 1",
+               AND (lease_id = ?5 OR session_id = ?6 OR (?6 IS NULL AND request_id = ?7)) ORDER BY expires_at DESC LIMIT 1",
         ))?
         .query_row(
             params![
