@@ -9,12 +9,12 @@ use super::{
     fields::number_text,
     message,
     view::{HandoverView, Timed},
-    wait::Receipt,
+    wait::{Receipt, receive},
 };
 use crate::{
     auth::Role,
     locking::{
-        Answer, AnswerAsk, Ask, AskForLock, AskOutcome, CancelAsk, Command, Done, Named, Renew,
+        Answer, AnswerAsk, Ask, AskForLock, AskOutcome, CancelAsk, Command, Done, Named,
         names::{DocumentVersion, SessionId},
     },
 };
@@ -129,11 +129,10 @@ pub async fn outcome(
     let mut view = HandoverView::new(&ask, &call.caller, call.now());
     let mut receipt = None;
     if let Some(lock) = granted.filter(|lock| lock.holder.owner == call.caller.owner) {
-        let leases = vec![(lock.key.clone(), lock.lease_id)];
-        let claimed = call.submit(Command::Renew(Renew { leases })).await?;
-        if let Some(Done::Live { lock, .. }) = claimed.done.into_iter().next() {
+        let (claimed, received) = receive(call, &lock).await?;
+        if let Some(Done::Live { lock, .. }) = claimed {
             view = view.with_lock(&lock, &call.caller, call.now());
-            receipt = Some(Receipt::new(call.clone(), lock));
+            receipt = Some(received);
         }
     }
     Ok((call.timed(view), receipt))

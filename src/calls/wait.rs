@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     lines::{LineNews, NewsSender, Waiting},
-    locking::{Command, Done, Lock, LockDocuments, Named, Outcome, Refusal, Renew, Ticket, Unlock},
+    locking::{Command, Done, Lock, LockDocuments, Named, Outcome, Refusal, Renew, Span, Ticket, Unlock},
 };
 
 /// Held until the answer to a request that waited has been written. Dropping it before gives the lock up: nobody has got it.
@@ -20,10 +20,6 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    pub(super) fn new(call: Call, lock: Lock) -> Self {
-        Self { call, lock: Some(lock) }
-    }
-
     pub fn is_written(mut self) {
         self.lock = None;
     }
@@ -65,11 +61,17 @@ pub(super) async fn wait_for(
     command: LockDocuments,
     wait: WaitTime,
 ) -> Result<(Timed<DoneView>, Option<Receipt>), Problem> {
+    let until = call.now().plus_millis(i64::try_from(wait.duration().as_millis()).unwrap_or_default());
     let (ticket, shown, is_you) = match attempt(call, command).await? {
+        // It was this request's turn while nobody was there to hear of it.
+        Attempt::Done(Done::Live { lock, .. }) if is_unclaimed(&lock) => {
+            let (claimed, receipt) = receive(call, &lock).await?;
+            let Some(done) = claimed else { return Err(held(call, &lock, true, None)) };
+            return Ok((done_view(call, &done), Some(receipt)));
+        }
         Attempt::Done(done) => return Ok((done_view(call, &done), None)),
         Attempt::Waits { ticket, lock, is_you } => (ticket, lock, is_you),
     };
-    let until = call.now().plus_millis(i64::try_from(wait.duration().as_millis()).unwrap_or_default());
     let (sender, mut news) = mpsc::unbounded_channel();
     let waiting = call.calls.lines.wait(&ticket, sender, false);
     let mut granted = missed_grant(call, &ticket).await?;
@@ -103,10 +105,22 @@ pub(super) async fn wait_for(
         waiting.finish();
         return Err(held(call, &shown, is_you, position));
     };
-    let claimed = claim(call, &lock).await?;
     waiting.finish();
+    let (claimed, receipt) = receive(call, &lock).await?;
     let Some(done) = claimed else { return Err(held(call, &shown, is_you, None)) };
-    Ok((done_view(call, &done), Some(Receipt::new(call.clone(), lock))))
+    Ok((done_view(call, &done), Some(receipt)))
+}
+
+fn is_unclaimed(lock: &Lock) -> bool {
+    matches!(lock.span, Span::Claim(_))
+}
+
+/// Claims a grant for an answer that is about to be written. The receipt comes first: a client that goes away while the
+/// claim is committed must not leave a lock behind that lives its whole ttl. The claim is none if the grant has ended
+/// meanwhile.
+pub(super) async fn receive(call: &Call, lock: &Lock) -> Result<(Option<Done>, Receipt), Problem> {
+    let receipt = Receipt { call: call.clone(), lock: Some(lock.clone()) };
+    Ok((claim(call, lock).await?, receipt))
 }
 
 /// A grant that came before anyone was registered to hear of it.
@@ -149,7 +163,12 @@ pub enum Waited {
 pub async fn run(call: &Call, name: DocumentName, request: LockRequest, news: NewsSender) -> Result<Waited, Problem> {
     let command = lock::command(call, name, request, true)?;
     let ticket = match attempt(call, command).await? {
-        Attempt::Done(done) => {
+        Attempt::Done(mut done) => {
+            if let Done::Live { lock, .. } = &done
+                && is_unclaimed(lock)
+            {
+                done = claim(call, lock).await?.unwrap_or(done);
+            }
             let view = done_view(call, &done);
             return match done {
                 Done::Live { lock, .. } => Ok(Waited::Granted(view, Box::new(lock))),
