@@ -103,6 +103,7 @@ pub struct App {
     /// Links with tokens, to be printed. Empty unless the secret is self-made and the server listens on loopback.
     pub links: Vec<Link>,
     pub sweeper: Sweeper,
+    pub line_worker: lines::Worker,
     api: web::Data<Api>,
     server: Server,
     drain_for: Duration,
@@ -169,7 +170,7 @@ impl App {
         if !options.without_workers {
             workers.spawn(heartbeat::run(committer.clone(), clock.clone()));
             workers.spawn(expiry.run());
-            workers.spawn(line_worker.run());
+            workers.spawn(line_worker.clone().run());
             presence = soft_state.clone().map(|soft_state| {
                 let (exchange, handle) = Exchange::new(soft_state, hub.clone(), clock.clone());
                 workers.spawn(exchange.run());
@@ -199,6 +200,7 @@ impl App {
             address,
             links,
             sweeper,
+            line_worker,
             api,
             server,
             drain_for,

@@ -20,7 +20,7 @@ const CHUNK: usize = 500;
 /// The longest line whose positions are told.
 const LONGEST: u64 = 20_000;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Worker {
     pub lines: Lines,
     pub committer: Committer,
@@ -34,16 +34,17 @@ impl Worker {
         loop {
             self.clock.sleep(TICK).await;
             ticks = (ticks + 1) % RENEW_TICKS;
-            let is_whole = ticks == 0;
-            let done = if is_whole { self.renew().await } else { Ok(()) };
-            let done = match done {
-                Ok(()) => self.tell_positions(is_whole).await,
-                failed => failed,
-            };
+            let done = if ticks == 0 { self.round().await } else { self.tell_positions(false).await };
             if let Err(error) = done {
                 tracing::debug!(%error, "waiting lines cannot be read, trying again");
             }
         }
+    }
+
+    /// What the worker does every three seconds, and tests when they want it done.
+    pub async fn round(&self) -> Result<(), StorageError> {
+        self.renew().await?;
+        self.tell_positions(true).await
     }
 
     /// Renews the tickets of those whose clients have been heard of; who has neither ticket nor grant is told.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use doclock::{
     app::{App, Options},
     auth::{Claims, Role},
+    lines,
     locking::Timestamp,
     settings::{DatabaseUrl, Settings, Sources},
     time::{clock::ManualClock, heartbeat, sweep::Sweeper},
@@ -27,6 +28,7 @@ pub struct TestServer {
     configure: fn(&mut Settings),
     options: fn() -> Options,
     sweeper: Sweeper,
+    line_worker: lines::Worker,
     running: Running,
 }
 
@@ -75,8 +77,8 @@ impl TestServer {
         options: fn() -> Options,
     ) -> Self {
         let running = Running::start(&url, &clock, options(), configure).await;
-        let (base, sweeper) = (running.base.clone(), running.sweeper.clone());
-        Self { clock, base, url, folder, configure, options, sweeper, running }
+        let (base, sweeper, line_worker) = (running.base.clone(), running.sweeper.clone(), running.line_worker.clone());
+        Self { clock, base, url, folder, configure, options, sweeper, line_worker, running }
     }
 
     /// Stopped and started again on the same database, at the same moment.
@@ -92,19 +94,26 @@ impl TestServer {
         Self::run(url, folder, clock, configure, options).await
     }
 
-    /// Time passes as for a server that is well: with a sign of life every second.
+    /// Time passes as for a server that is well: with a sign of life every second, and the tickets of those who wait
+    /// renewed.
     pub async fn pass(&self, duration: Duration) {
         let mut left = duration;
         while !left.is_zero() {
             let step = left.min(Duration::from_secs(1));
             self.clock.advance(step);
             heartbeat::beat(&self.sweeper.expiry.committer).await;
+            self.tend_lines().await;
             left -= step;
         }
     }
 
     pub async fn pass_seconds(&self, seconds: u64) {
         self.pass(Duration::from_secs(seconds)).await;
+    }
+
+    /// What the worker of waiting lines does every three seconds: it renews tickets and tells positions.
+    pub async fn tend_lines(&self) {
+        self.line_worker.round().await.unwrap();
     }
 
     /// What expiry and the minutely job do.
@@ -191,6 +200,7 @@ pub fn start_of_time() -> ManualClock {
 pub struct Running {
     pub base: String,
     pub sweeper: Sweeper,
+    pub line_worker: lines::Worker,
     pub task: JoinHandle<()>,
     stop: oneshot::Sender<()>,
 }
@@ -212,6 +222,7 @@ impl Running {
         let app = App::start(settings, given).await.unwrap();
         let (stop, stopped) = oneshot::channel();
         let (base, sweeper) = (format!("http://{}", app.address), app.sweeper.clone());
+        let line_worker = app.line_worker.clone();
         let task = tokio::spawn(async move {
             app.run(async {
                 let _ = stopped.await;
@@ -219,7 +230,7 @@ impl Running {
             .await
             .unwrap();
         });
-        Self { base, sweeper, task, stop }
+        Self { base, sweeper, line_worker, task, stop }
     }
 
     pub async fn stop(self) {
