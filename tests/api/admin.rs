@@ -49,7 +49,10 @@ async fn the_lock_table_is_filtered_and_paged_with_a_total() {
     let second = root.get(&format!("{LOCKS}?owner=alice&limit=2&cursor={cursor}")).await.ok();
     assert_eq!((names(&second["items"]), &second["total"]), (vec!["b/x".to_owned()], &json!(3)));
     assert_eq!(second["next_cursor"], json!(null));
-    assert_eq!(second["items"][0]["holder"], json!({"owner_id": "alice", "session_id": "tab", "name": null}));
+    assert_eq!(
+        second["items"][0]["holder"],
+        json!({"owner_id": "alice", "session_id": "tab", "name": null, "kind": "person"})
+    );
     server.pass_seconds(30).await;
     assert_eq!(root.get(LOCKS).await.ok()["total"], 0, "overdue ones do not count, swept or not");
     root.get(&format!("{LOCKS}?who=alice")).await.problem(422, "UNKNOWN_FIELD");

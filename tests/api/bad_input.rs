@@ -101,7 +101,7 @@ async fn json_that_is_no_object_or_has_the_wrong_types_is_invalid() {
 #[tokio::test]
 async fn an_unknown_field_is_told_by_name() {
     let untouched = Untouched::start().await;
-    for field in ["sesion_id", "Session_id", "", "__proto__", "owner_id", "hold"] {
+    for field in ["sesion_id", "Session_id", "", "__proto__", "owner_id", "holder"] {
         untouched.refuses_body(json!({field: "x"}).to_string().as_bytes(), 422, "UNKNOWN_FIELD").await;
     }
     let problem = untouched.alice.post(LOCK, json!({"ttl": 1})).await.problem(422, "UNKNOWN_FIELD");

@@ -20,9 +20,10 @@ async fn a_lock_tells_everything_its_holder_needs() {
     assert!(uuid::Uuid::parse_str(lease).is_ok());
     let expected = json!({
         "room": "room", "document": "cell A1", "lease_id": lease, "hold": 1, "fencing_token": 1,
-        "holder": {"owner_id": "alice", "session_id": "tab", "name": null},
+        "holder": {"owner_id": "alice", "session_id": "tab", "name": null, "kind": "person"},
         "acquired_at": now.to_string(), "expires_at": now.plus_seconds(20).to_string(), "expires_in_ms": 20_000,
-        "ttl_seconds": 20, "metadata": {"color": "red"}, "document_version": "v1",
+        "ttl_seconds": 20, "activity": "active", "active_at": now.to_string(),
+        "metadata": {"color": "red"}, "document_version": "v1",
         "resumed": false, "handovers": [], "server_time": now.to_string(),
     });
     assert_eq!(lock, expected);

@@ -113,7 +113,7 @@ async fn lease_and_session_are_shown_to_the_owner_and_admins_only() {
             .clone(),
     ];
     for lock in seen_by_others {
-        assert_eq!(lock["holder"], json!({"owner_id": "alice", "name": "Alice Liddell"}));
+        assert_eq!(lock["holder"], json!({"owner_id": "alice", "name": "Alice Liddell", "kind": "person"}));
         assert_eq!(lock.get("lease_id"), None);
     }
     let seen_by_those_who_may = [

@@ -85,12 +85,12 @@ async fn notices_say_who_and_how_and_show_the_lease_to_its_owner_and_admins_only
     assert_eq!(own.next().await, full);
     assert_eq!(root.next().await, full);
     let notice = other.next().await;
-    assert_eq!(notice["lock"]["holder"], json!({"owner_id": "alice", "name": null}));
+    assert_eq!(notice["lock"]["holder"], json!({"owner_id": "alice", "name": null, "kind": "person"}));
     assert_eq!((&notice["lock"]["lease_id"], &notice["lock"]["metadata"]), (&json!(null), &json!({"color": "red"})));
     server.admin().post(LOCK, json!({"takeover": true})).await.ok();
     let ended = other.next().await;
     let expected = json!({"type": "DocumentUnlocked", "sequence": 2, "room": "room", "document": "main",
-        "fencing_token": 1, "reason": "taken_over", "by": "root"});
+        "fencing_token": 1, "reason": "taken_over", "by": "root", "document_version": null});
     assert_eq!(ended, expected);
     assert_eq!(other.next().await["lock"]["fencing_token"], 2);
 }
