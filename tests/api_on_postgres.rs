@@ -6,6 +6,8 @@ use std::path::Path;
 
 use doclock::settings::DatabaseUrl;
 
+#[path = "api/polls.rs"]
+mod polls;
 #[path = "support/postgres.rs"]
 mod postgres;
 #[path = "api/raw.rs"]
@@ -25,6 +27,8 @@ mod bad_input;
 mod expiry;
 #[path = "api/limits.rs"]
 mod limits;
+#[path = "api/lines.rs"]
+mod lines;
 #[path = "api/locking_rules.rs"]
 mod locking_rules;
 #[path = "api/operations.rs"]
@@ -47,6 +51,8 @@ mod sharing;
 mod tenants;
 #[path = "api/upgrade.rs"]
 mod upgrade;
+#[path = "api/waiting.rs"]
+mod waiting;
 
 /// What the first version has left behind.
 const FIRST_VERSION: &str = include_str!("api/first_version/postgres.sql");

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use doclock::settings::DatabaseUrl;
 
+mod polls;
 mod raw;
 mod support;
 
@@ -16,6 +17,7 @@ mod bad_bytes;
 mod bad_input;
 mod expiry;
 mod limits;
+mod lines;
 mod locking_rules;
 mod operations;
 mod outages;
@@ -27,6 +29,7 @@ mod routes;
 mod sharing;
 mod tenants;
 mod upgrade;
+mod waiting;
 
 /// `tests/api_on_postgres.rs` runs the same tests on the other database.
 /// What the first version has left behind.
