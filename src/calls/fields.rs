@@ -22,7 +22,11 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).or_else(|_| {
         // Only a body that fails pays for knowing where.
         let mut json = serde_json::Deserializer::from_slice(body);
-        let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| explain(&error))?;
+        let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            // serde_json takes a number where a name of an enum should be for a fault of the JSON itself.
+            let is_json = error.inner().classify() == Category::Data || serde_json::from_slice::<Value>(body).is_ok();
+            if is_json { explain(&error) } else { bad_json(error.inner()) }
+        })?;
         json.end().map_err(|error| bad_json(&error))?;
         Ok(parsed)
     })
@@ -35,9 +39,6 @@ fn bad_json(error: &serde_json::Error) -> Problem {
 fn explain(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
     let reason = error.inner().to_string();
     let reason = reason.split(" at line ").next().unwrap_or_default();
-    if error.inner().classify() != Category::Data {
-        return bad_json(error.inner());
-    }
     let path = match error.path().to_string() {
         path if path == "." => String::new(),
         path => path,
