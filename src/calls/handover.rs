@@ -9,12 +9,12 @@ use super::{
     fields::number_text,
     message,
     view::{HandoverView, Timed},
-    wait::{Receipt, receive},
+    wait::{Receipt, is_unclaimed, receive},
 };
 use crate::{
     auth::Role,
     locking::{
-        Answer, AnswerAsk, Ask, AskForLock, AskOutcome, CancelAsk, Command, Done, Named,
+        Answer, AnswerAsk, Ask, AskForLock, AskOutcome, CancelAsk, Command, Done, Lock, Named,
         names::{DocumentVersion, SessionId},
     },
 };
@@ -99,7 +99,8 @@ pub async fn cancel(call: &Call, name: DocumentName, id: Uuid) -> Result<Timed<H
     Ok(call.timed(HandoverView::new(&ask, &call.caller, call.now())))
 }
 
-/// Says how an ask stands; with `wait_ms`, as soon as it has an outcome. A lock that was granted is claimed by this answer.
+/// Says how an ask stands; with `wait_ms`, as soon as it has an outcome. The asker is shown the lock that it was granted, and
+/// claims it by this answer.
 pub async fn outcome(
     call: &Call,
     name: DocumentName,
@@ -126,16 +127,30 @@ pub async fn outcome(
             () = call.calls.lines.drains() => {}
         }
     }
-    let mut view = HandoverView::new(&ask, &call.caller, call.now());
-    let mut receipt = None;
-    if let Some(lock) = granted.filter(|lock| lock.holder.owner == call.caller.owner) {
-        let (claimed, received) = receive(call, &lock).await?;
-        if let Some(Done::Live { lock, .. }) = claimed {
-            view = view.with_lock(&lock, &call.caller, call.now());
-            receipt = Some(received);
-        }
+    let is_askers = ask.outcome == Some(AskOutcome::Granted) && ask.asker.owner == call.caller.owner;
+    if is_askers && granted.is_none() {
+        granted = granted_before(call, &ask).await?;
     }
-    Ok((call.timed(view), receipt))
+    let view = HandoverView::new(&ask, &call.caller, call.now());
+    let Some(lock) = granted.filter(|_| is_askers) else { return Ok((call.timed(view), None)) };
+    if !is_unclaimed(&lock) {
+        return Ok((call.timed(view.with_lock(&lock, &call.caller, call.now())), None));
+    }
+    let (claimed, receipt) = receive(call, &lock).await?;
+    match claimed {
+        Some(Done::Live { lock, .. }) => {
+            Ok((call.timed(view.with_lock(&lock, &call.caller, call.now())), Some(receipt)))
+        }
+        _ => Ok((call.timed(view), None)),
+    }
+}
+
+/// The lock of an ask that was granted before its asker came for the answer, or whose answer was lost, while it lives.
+async fn granted_before(call: &Call, ask: &Ask) -> Result<Option<Lock>, Problem> {
+    let document = call.calls.queries.document(&ask.key, &call.judged_at()).await?;
+    let is_askers = |lock: &Lock| (&lock.holder.owner, &lock.holder.session) == (&ask.asker.owner, &ask.asker.session);
+    // The last of its locks, should it have several.
+    Ok(document.locks.into_iter().rev().find(is_askers))
 }
 
 fn not_found() -> Problem {

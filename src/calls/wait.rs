@@ -111,7 +111,7 @@ pub(super) async fn wait_for(
     Ok((done_view(call, &done), Some(receipt)))
 }
 
-fn is_unclaimed(lock: &Lock) -> bool {
+pub(super) fn is_unclaimed(lock: &Lock) -> bool {
     matches!(lock.span, Span::Claim(_))
 }
 
