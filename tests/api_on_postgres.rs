@@ -15,6 +15,8 @@ mod raw;
 #[path = "api/support.rs"]
 mod support;
 
+#[path = "api/activity.rs"]
+mod activity;
 #[path = "api/admin.rs"]
 mod admin;
 #[path = "api/auth.rs"]
@@ -25,6 +27,8 @@ mod bad_bytes;
 mod bad_input;
 #[path = "api/expiry.rs"]
 mod expiry;
+#[path = "api/handovers.rs"]
+mod handovers;
 #[path = "api/limits.rs"]
 mod limits;
 #[path = "api/lines.rs"]

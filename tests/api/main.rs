@@ -11,11 +11,13 @@ mod polls;
 mod raw;
 mod support;
 
+mod activity;
 mod admin;
 mod auth;
 mod bad_bytes;
 mod bad_input;
 mod expiry;
+mod handovers;
 mod limits;
 mod lines;
 mod locking_rules;

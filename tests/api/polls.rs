@@ -82,11 +82,21 @@ pub async fn until_waiting(server: &TestServer, path: &str, count: u64) {
 pub struct Line(TcpStream);
 
 impl Line {
-    /// Sends the request, and does not wait for its answer.
     pub fn post(caller: &Caller, path: &str, body: &Value) -> Self {
+        Self::send(caller, &raw::post_json(caller, path, body.to_string().as_bytes()))
+    }
+
+    pub fn get(caller: &Caller, path: &str) -> Self {
+        let token = caller.token.as_deref().unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {token}\r\n\r\n");
+        Self::send(caller, head.as_bytes())
+    }
+
+    /// Sends the request, and does not wait for its answer.
+    fn send(caller: &Caller, request: &[u8]) -> Self {
         let mut stream = TcpStream::connect(caller.base.trim_start_matches("http://")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(&raw::post_json(caller, path, body.to_string().as_bytes())).unwrap();
+        stream.write_all(request).unwrap();
         Self(stream)
     }
 
