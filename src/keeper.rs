@@ -55,11 +55,16 @@ pub struct Kept {
     pub key: DocumentKey,
     pub lease_id: LeaseId,
     pub ttl_seconds: u32,
+    news: KeptSender,
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.keeper.kept.lock().remove(&self.lease_id);
+        let mut kept = self.keeper.kept.lock();
+        // Another socket of the same session may keep it by now.
+        if kept.get(&self.lease_id).is_some_and(|news| news.same_channel(&self.news)) {
+            kept.remove(&self.lease_id);
+        }
     }
 }
 
@@ -72,14 +77,17 @@ impl Keeper {
 
     /// Keeps a lock for the socket that these news go to.
     pub fn keep(&self, lock: &Lock, news: KeptSender) -> Kept {
-        self.kept.lock().insert(lock.lease_id, news);
+        self.kept.lock().insert(lock.lease_id, news.clone());
         let (key, lease_id, ttl_seconds) = (lock.key.clone(), lock.lease_id, lock.ttl_seconds);
-        Kept { keeper: self.clone(), key, lease_id, ttl_seconds }
+        Kept { keeper: self.clone(), key, lease_id, ttl_seconds, news }
     }
 
-    /// Has a kept lock extended: its socket has answered a ping.
-    pub fn renew(&self, kept: &Kept, news: &KeptSender) {
-        self.send(kept.key.clone(), kept.lease_id, news, false);
+    /// Has a kept lock extended: its socket has answered a ping. Not once the end of that has been heard, though the socket
+    /// may not have been told yet.
+    pub fn renew(&self, kept: &Kept) {
+        if self.kept.lock().contains_key(&kept.lease_id) {
+            self.send(kept.key.clone(), kept.lease_id, &kept.news, false);
+        }
     }
 
     /// Has a grant extended to its whole ttl: whoever waited for it is there.

@@ -202,7 +202,7 @@ impl Holdings {
             self.keeper.claim(claim.key.clone(), *lease_id, &self.kept_news.0);
         }
         for kept in self.kept.values() {
-            self.keeper.renew(kept, &self.kept_news.0);
+            self.keeper.renew(kept);
         }
     }
 }
