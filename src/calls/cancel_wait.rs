@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use super::{Call, DocumentName, Problem, view::Timed};
 use crate::{
     auth::Role,
-    locking::{Command, LeaveLine, TicketName, names::SessionId},
+    locking::{Command, DocumentKey, LeaveLine, TicketName, names::SessionId},
 };
 
 #[derive(Debug, Deserialize)]
@@ -22,10 +22,15 @@ pub struct CancelledView {
     cancelled: bool,
 }
 
-pub async fn run(call: &Call, name: DocumentName, request: CancelWaitRequest) -> Result<Timed<CancelledView>, Problem> {
-    let key = call.key(Role::Editor, name)?;
-    let ticket = TicketName::Session(request.session_id);
-    let leave = LeaveLine { key, owner: call.caller.owner.clone(), ticket };
+/// Answers whether there was anything to cancel, and says which session's wait for which document is over.
+pub async fn run(
+    call: &Call,
+    name: DocumentName,
+    request: CancelWaitRequest,
+) -> Result<(Timed<CancelledView>, DocumentKey, SessionId), Problem> {
+    let (key, session) = (call.key(Role::Editor, name)?, request.session_id);
+    let ticket = TicketName::Session(session.clone());
+    let leave = LeaveLine { key: key.clone(), owner: call.caller.owner.clone(), ticket };
     let outcome = call.submit(Command::LeaveLine(leave)).await?;
-    Ok(call.timed(CancelledView { cancelled: !outcome.done.is_empty() }))
+    Ok((call.timed(CancelledView { cancelled: !outcome.done.is_empty() }), key, session))
 }

@@ -30,7 +30,8 @@ use uuid::Uuid;
 use crate::{
     committer::Committer,
     locking::{
-        Ask, Command, DocumentKey, Event, EventKind, LeaseId, LeaveLine, Lock, Ticket, TicketName, names::OwnerId,
+        Ask, Command, DocumentKey, Event, EventKind, Holder, LeaseId, LeaveLine, Lock, Ticket, TicketName,
+        names::SessionId,
     },
 };
 pub use worker::Worker;
@@ -91,7 +92,7 @@ struct Waiter {
 pub struct Waiting {
     lines: Lines,
     key: DocumentKey,
-    owner: OwnerId,
+    holder: Holder,
     lease_id: LeaseId,
     number: u64,
     is_over: bool,
@@ -115,7 +116,8 @@ impl Lines {
         let _ = draining.wait_for(|is_draining| *is_draining).await;
     }
 
-    /// Registers a ticket. An earlier registration of it hears nothing more: its client has asked again.
+    /// Registers a ticket. An earlier registration of it hears nothing more: its client has asked again, perhaps by another
+    /// socket, and then the earlier one is told that its wait is over.
     pub fn wait(&self, ticket: &Ticket, news: NewsSender, answers_pings: bool) -> Waiting {
         let (key, lease_id) = (ticket.key.clone(), ticket.lease_id);
         let mut registered = self.0.registered.lock();
@@ -123,11 +125,13 @@ impl Lines {
         registered.by_document.entry(key.clone()).or_default().insert(lease_id);
         registered.changed.insert(key.clone());
         let waiter = Waiter { key: key.clone(), news, number, position: None, is_here: true, answers_pings };
-        if let Some(before) = registered.waiters.insert(lease_id, waiter) {
+        if let Some(before) = registered.waiters.insert(lease_id, waiter)
+            && !before.news.same_channel(&registered.waiters[&lease_id].news)
+        {
             let _ = before.news.send((lease_id, LineNews::Lost));
         }
         self.count(&registered);
-        Waiting { lines: self.clone(), key, owner: ticket.holder.owner.clone(), lease_id, number, is_over: false }
+        Waiting { lines: self.clone(), key, holder: ticket.holder.clone(), lease_id, number, is_over: false }
     }
 
     /// Has the outcome of an ask told, should it get one while anyone listens.
@@ -197,6 +201,11 @@ impl Waiting {
         &self.key
     }
 
+    /// Whether this is the wait of that session for that document.
+    pub fn is_of(&self, key: &DocumentKey, session: Option<&SessionId>) -> bool {
+        self.key == *key && session.is_some() && self.holder.session.as_ref() == session
+    }
+
     /// The client has been heard of.
     pub fn is_here(&self) {
         if let Some(waiter) = self.lines.0.registered.lock().waiters.get_mut(&self.lease_id) {
@@ -223,7 +232,8 @@ impl Drop for Waiting {
         if self.is_over || !is_current {
             return;
         }
-        let (key, owner, ticket) = (self.key.clone(), self.owner.clone(), TicketName::Lease(self.lease_id));
+        let (key, owner) = (self.key.clone(), self.holder.owner.clone());
+        let ticket = TicketName::Lease(self.lease_id);
         let committer = self.lines.0.committer.clone();
         // Without a runtime the server is about to stop, and the ticket dies by itself.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

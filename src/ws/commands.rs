@@ -59,8 +59,8 @@ pub async fn run(
             }
         }
         LockCommand::CancelWait(name, request) => {
-            let cancelled = cancel_wait::run(call, name, request).await?;
-            Ok(Answered { reply: replies::ok(id, cancelled), effect: Effect::Nothing })
+            let (cancelled, key, session) = cancel_wait::run(call, name, request).await?;
+            Ok(Answered { reply: replies::ok(id, cancelled), effect: Effect::LeftLine { key, session } })
         }
         LockCommand::Ask(name, request) => {
             let keeps = request.keep.is_some();

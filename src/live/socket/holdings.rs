@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::{
     keeper::{Keeper, Kept, KeptNews, KeptSender},
     lines::{AnswerSender, LineNews, Lines, NewsSender, Waiting},
-    locking::{Ask, AskOutcome, DocumentKey, LeaseId, Lock},
+    locking::{Ask, AskOutcome, DocumentKey, LeaseId, Lock, names::SessionId},
 };
 
 /// How often a socket that waits is pinged: its ticket lives 15 s past the last answer.
@@ -57,6 +57,11 @@ pub enum Effect {
     Waits {
         waiting: Waiting,
         keeps: bool,
+    },
+    /// The session waits for the document no more.
+    LeftLine {
+        key: DocumentKey,
+        session: SessionId,
     },
     Asks {
         ask: Uuid,
@@ -101,11 +106,19 @@ impl Holdings {
             Effect::Waits { waiting, keeps } => {
                 self.waits.insert(waiting.lease_id(), Wait { waiting, keeps });
             }
+            Effect::LeftLine { key, session } => self.leave(&key, Some(&session)),
             Effect::Asks { ask, keeps } => {
                 self.asks.insert(ask, keeps);
                 self.lines.await_answer(ask, self.answers.0.clone());
             }
         }
+    }
+
+    /// Forgets a wait, and a grant of it that nobody has claimed: the client has said that it wants neither, and need not be
+    /// told.
+    fn leave(&mut self, key: &DocumentKey, session: Option<&SessionId>) {
+        self.waits.retain(|_, wait| !wait.waiting.is_of(key, session));
+        self.claims.retain(|_, claim| !claim.waiting.as_ref().is_some_and(|waiting| waiting.is_of(key, session)));
     }
 
     fn keep(&mut self, lock: &Lock) {
@@ -181,6 +194,8 @@ impl Holdings {
         if ask.outcome != Some(AskOutcome::Granted) {
             return None;
         }
+        // Who has got it this way does not want it again when its turn comes.
+        self.leave(&lock.key, lock.holder.session.as_ref());
         let claim = Claim { key: lock.key.clone(), keeps, ping, waiting: None };
         self.claims.insert(lock.lease_id, claim);
         Some(HoldingNews::Granted(Box::new(lock)))
