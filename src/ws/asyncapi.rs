@@ -43,12 +43,18 @@ pub fn document(openapi: &str) -> String {
 fn from_client() -> Vec<(&'static str, Value)> {
     let id = || ("id", SOMETIMES, id());
     let after = object(None, vec![("epoch", ALWAYS, text()), ("sequence", ALWAYS, number())]);
-    let about_a_lock = |kind| {
-        let mut message = object(Some(kind), vec![id(), ("room", ALWAYS, text()), ("document", SOMETIMES, text())]);
+    let of_document = |kind, mut more: Vec<Field>| {
+        more.extend([id(), ("room", ALWAYS, text()), ("document", SOMETIMES, text())]);
+        object(Some(kind), more)
+    };
+    let about_a_lock = |kind, more| {
+        let mut message = of_document(kind, more);
         message["description"] = json!("And the fields of the HTTP call.");
         message["additionalProperties"] = json!(true);
         message
     };
+    let keep = || ("keep", SOMETIMES, json!({"const": "connection"}));
+    let handover = || ("handover_id", ALWAYS, text());
     vec![
         ("auth", object(Some("auth"), vec![id(), ("token", ALWAYS, text())])),
         (
@@ -59,18 +65,20 @@ fn from_client() -> Vec<(&'static str, Value)> {
             ),
         ),
         ("unsubscribe", object(Some("unsubscribe"), vec![id(), ("room", ALWAYS, text())])),
-        ("lock", about_a_lock("lock")),
-        ("extend", about_a_lock("extend")),
-        ("unlock", about_a_lock("unlock")),
+        ("lock", about_a_lock("lock", vec![keep()])),
+        ("extend", about_a_lock("extend", vec![keep()])),
+        ("unlock", about_a_lock("unlock", vec![])),
+        ("wait", about_a_lock("wait", vec![keep()])),
+        ("cancel_wait", of_document("cancel_wait", vec![("session_id", ALWAYS, text())])),
+        ("ask_handover", about_a_lock("ask_handover", vec![keep()])),
+        ("cancel_handover", of_document("cancel_handover", vec![handover()])),
+        ("answer_handover", about_a_lock("answer_handover", vec![handover(), ("grant", ALWAYS, flag())])),
+        ("ping", object(Some("ping"), vec![id()])),
     ]
 }
 
 fn from_server() -> Vec<(&'static str, Value)> {
     let lock = || json!({"$ref": "#/components/schemas/Lock"});
-    let of_document = |kind, mut more: Vec<Field>| {
-        more.extend([("room", ALWAYS, text()), ("document", ALWAYS, text())]);
-        object(Some(kind), more)
-    };
     let mut locked = of_document("DocumentLocked", vec![("sequence", ALWAYS, number()), ("lock", ALWAYS, lock())]);
     locked["description"] = json!("The lock as it was when it was granted.");
     let unlocked = of_document(
@@ -79,16 +87,32 @@ fn from_server() -> Vec<(&'static str, Value)> {
             ("sequence", ALWAYS, number()),
             ("fencing_token", ALWAYS, number()),
             ("reason", ALWAYS, json!({"enum": ["released", "expired", "taken_over", "revoked", "handed_over"]})),
-            ("by", ALWAYS, json!({"type": ["string", "null"]})),
+            ("by", ALWAYS, text_or_null()),
+            ("document_version", ALWAYS, text_or_null()),
         ],
     );
-    let extended = of_document("LockExtended", vec![("expires_at", ALWAYS, time())]);
+    let saved = of_document(
+        "DocumentSaved",
+        vec![
+            ("sequence", ALWAYS, number()),
+            ("fencing_token", ALWAYS, number()),
+            ("document_version", ALWAYS, text_or_null()),
+            ("by", ALWAYS, text()),
+        ],
+    );
+    let activity = of_document(
+        "LockActivity",
+        vec![("activity", ALWAYS, json!({"$ref": "#/components/schemas/Activity"})), ("active_at", ALWAYS, time())],
+    );
     let limits = object(None, vec![("message_bytes", ALWAYS, number()), ("rooms", ALWAYS, number())]);
     let welcome = vec![
         ("epoch", ALWAYS, text()),
         ("server_time", ALWAYS, time()),
         ("ping_ms", ALWAYS, number()),
         ("limits", ALWAYS, limits),
+        ("owner_id", ALWAYS, text()),
+        ("name", ALWAYS, text_or_null()),
+        ("role", ALWAYS, json!({"enum": ["viewer", "editor", "admin"]})),
     ];
     vec![
         ("welcome", object(Some("welcome"), welcome)),
@@ -96,10 +120,18 @@ fn from_server() -> Vec<(&'static str, Value)> {
         ("snapshot", page("snapshot", &lock())),
         ("DocumentLocked", locked),
         ("DocumentUnlocked", unlocked),
-        ("LockExtended", extended),
+        ("DocumentSaved", saved),
+        ("LockExtended", of_document("LockExtended", vec![("expires_at", ALWAYS, time())])),
+        ("LockActivity", activity),
+        ("LockWaiting", waiting()),
+        ("granted", of_document("granted", vec![("lock", ALWAYS, lock()), ("server_time", ALWAYS, time())])),
+        ("extended", extended()),
+        ("HandoverAsked", asked()),
+        ("HandoverAnswered", answered()),
         ("ParticipantJoined", presence("ParticipantJoined")),
         ("ParticipantLeft", presence("ParticipantLeft")),
         ("ok", answer("ok", vec![])),
+        ("pong", object(Some("pong"), vec![("id", SOMETIMES, id()), ("server_time", ALWAYS, time())])),
         (
             "error",
             answer(
@@ -115,11 +147,52 @@ fn from_server() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// What is told to whoever stands in line.
+fn waiting() -> Value {
+    let position = json!({"type": ["integer", "null"], "description": "Null once it is in line no more."});
+    of_document("LockWaiting", vec![("position", ALWAYS, position)])
+}
+
+/// A renewal by the server of a lock that a socket keeps, or has claimed.
+fn extended() -> Value {
+    of_document(
+        "extended",
+        vec![
+            ("lease_id", ALWAYS, text()),
+            ("expires_at", ALWAYS, time()),
+            ("expires_in_ms", ALWAYS, number()),
+            ("server_time", ALWAYS, time()),
+        ],
+    )
+}
+
+fn asked() -> Value {
+    of_document(
+        "HandoverAsked",
+        vec![
+            ("handover_id", ALWAYS, text()),
+            ("by", ALWAYS, json!({"$ref": "#/components/schemas/Holder"})),
+            ("message", ALWAYS, text_or_null()),
+            ("expires_in_ms", ALWAYS, number()),
+        ],
+    )
+}
+
+fn answered() -> Value {
+    of_document(
+        "HandoverAnswered",
+        vec![
+            ("handover_id", ALWAYS, text()),
+            ("outcome", ALWAYS, json!({"enum": ["granted", "denied", "unanswered", "cancelled", "moot"]})),
+            ("message", ALWAYS, text_or_null()),
+        ],
+    )
+}
+
 fn page(kind: &'static str, lock: &Value) -> Value {
-    let notice = json!({"anyOf": [
-        {"$ref": "#/components/messages/DocumentLocked/payload"},
-        {"$ref": "#/components/messages/DocumentUnlocked/payload"},
-    ]});
+    let notices = ["DocumentLocked", "DocumentUnlocked", "DocumentSaved", "HandoverAnswered"];
+    let notices = notices.map(|notice| json!({"$ref": format!("#/components/messages/{notice}/payload")}));
+    let notice = json!({"anyOf": notices});
     let mut fields = vec![
         ("room", ALWAYS, text()),
         ("more", ALWAYS, flag()),
@@ -144,7 +217,7 @@ fn presence(kind: &'static str) -> Value {
 }
 
 fn participant() -> Value {
-    object(None, vec![("owner_id", ALWAYS, text()), ("name", ALWAYS, json!({"type": ["string", "null"]}))])
+    object(None, vec![("owner_id", ALWAYS, text()), ("name", ALWAYS, text_or_null())])
 }
 
 /// What else it says is that of the HTTP call.
@@ -153,6 +226,12 @@ fn answer(kind: &'static str, mut fields: Vec<Field>) -> Value {
     let mut message = object(Some(kind), fields);
     message["additionalProperties"] = json!(true);
     message
+}
+
+/// A message of the server about a document.
+fn of_document(kind: &'static str, mut fields: Vec<Field>) -> Value {
+    fields.extend([("room", ALWAYS, text()), ("document", ALWAYS, text())]);
+    object(Some(kind), fields)
 }
 
 fn object(kind: Option<&'static str>, fields: Vec<Field>) -> Value {
@@ -169,6 +248,10 @@ fn id() -> Value {
 
 fn text() -> Value {
     json!({"type": "string"})
+}
+
+fn text_or_null() -> Value {
+    json!({"type": ["string", "null"]})
 }
 
 fn number() -> Value {

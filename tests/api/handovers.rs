@@ -12,7 +12,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    polls::{Line, holder, until},
+    polls::{holder, until},
+    raw::Line,
     support::{Answer, Caller, TestServer, reasons},
 };
 

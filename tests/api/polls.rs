@@ -1,19 +1,12 @@
 //! Requests that wait, and how to know that they do.
 
-use std::{
-    io::{Read, Write},
-    net::{Shutdown, TcpStream},
-    time::Duration,
-};
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::{
-    raw,
-    support::{Answer, Caller, TestServer},
-};
+use crate::support::{Answer, Caller, TestServer};
 
 /// Nothing in these tests takes nearly as long: whatever does is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -67,44 +60,12 @@ pub async fn until<T: PartialEq + std::fmt::Debug>(expected: T, found: impl Asyn
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    if tokio::time::timeout(PATIENCE, looks).await.is_err() {
-        panic!("{:?} instead of {expected:?}", found().await);
-    }
+    let looked = tokio::time::timeout(PATIENCE, looks).await;
+    assert!(looked.is_ok(), "{:?} instead of {expected:?}", found().await);
 }
 
 /// Waits until so many stand in line for a document.
 pub async fn until_waiting(server: &TestServer, path: &str, count: u64) {
     let root = server.admin().connected();
     until(json!(count), async || root.get(path).await.ok()["waiting"].clone()).await;
-}
-
-/// The connection of a request that waits, to be cut.
-pub struct Line(TcpStream);
-
-impl Line {
-    pub fn post(caller: &Caller, path: &str, body: &Value) -> Self {
-        Self::send(caller, &raw::post_json(caller, path, body.to_string().as_bytes()))
-    }
-
-    pub fn get(caller: &Caller, path: &str) -> Self {
-        let token = caller.token.as_deref().unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {token}\r\n\r\n");
-        Self::send(caller, head.as_bytes())
-    }
-
-    /// Sends the request, and does not wait for its answer.
-    fn send(caller: &Caller, request: &[u8]) -> Self {
-        let mut stream = TcpStream::connect(caller.base.trim_start_matches("http://")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(request).unwrap();
-        Self(stream)
-    }
-
-    /// Hangs up. Returns what had been answered before the server noticed.
-    pub fn cut(mut self) -> String {
-        let mut answered = Vec::new();
-        let _ = self.0.shutdown(Shutdown::Write);
-        let _ = self.0.read_to_end(&mut answered);
-        String::from_utf8_lossy(&answered).into_owned()
-    }
 }

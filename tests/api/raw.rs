@@ -81,3 +81,34 @@ fn parse(text: &[u8]) -> Answer {
     let body = serde_json::from_str(body).unwrap_or_else(|_| body.into());
     Answer { status, headers: headers.collect(), body }
 }
+
+/// The connection of a request that waits, to be cut.
+pub struct Line(TcpStream);
+
+impl Line {
+    pub fn post(caller: &Caller, path: &str, body: &serde_json::Value) -> Self {
+        Self::send(caller, &post_json(caller, path, body.to_string().as_bytes()))
+    }
+
+    pub fn get(caller: &Caller, path: &str) -> Self {
+        let token = caller.token.as_deref().unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {token}\r\n\r\n");
+        Self::send(caller, head.as_bytes())
+    }
+
+    /// Sends the request, and does not wait for its answer.
+    fn send(caller: &Caller, request: &[u8]) -> Self {
+        let mut stream = TcpStream::connect(caller.base.trim_start_matches("http://")).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(request).unwrap();
+        Self(stream)
+    }
+
+    /// Hangs up. Returns what had been answered before the server noticed.
+    pub fn cut(mut self) -> String {
+        let mut answered = Vec::new();
+        let _ = self.0.shutdown(Shutdown::Write);
+        let _ = self.0.read_to_end(&mut answered);
+        String::from_utf8_lossy(&answered).into_owned()
+    }
+}

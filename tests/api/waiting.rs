@@ -6,7 +6,8 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::{
-    polls::{Line, holder, until, until_waiting},
+    polls::{holder, until, until_waiting},
+    raw::Line,
     support::{TestServer, reasons},
 };
 

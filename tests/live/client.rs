@@ -11,7 +11,7 @@ use tokio_tungstenite::{
     tungstenite::{self, Message, client::IntoClientRequest, handshake::client::Response, protocol::CloseFrame},
 };
 
-use crate::support::Caller;
+use crate::{raw::Raw, support::Caller};
 
 /// Nothing in these tests takes nearly as long: whatever does is stuck.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,6 +51,13 @@ impl Caller {
     pub async fn unwelcomed(&self, path: &str) -> Socket {
         let bearer = format!("Bearer {}", self.token.as_deref().unwrap());
         open(&self.base, path, &[("authorization", &bearer), ("sec-websocket-protocol", "doclock.v1")]).await
+    }
+
+    /// A socket that answers pings when a test says so, and has been welcomed.
+    pub async fn raw(&self) -> Raw {
+        let mut raw = Raw::open(&self.base, "/ws", self.token.as_deref().unwrap()).await;
+        assert_eq!(raw.said().await["type"], "welcome");
+        raw
     }
 
     /// In the room, with what it was told.
@@ -136,6 +143,19 @@ impl Socket {
                 return Some(message);
             }
         }
+    }
+
+    /// The next thing of this type, whatever is said before it.
+    pub async fn next_of(&mut self, kind: &str) -> Value {
+        let next = async {
+            loop {
+                let message = self.next().await;
+                if message["type"] == kind {
+                    return message;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, next).await.unwrap_or_else(|_| panic!("no {kind} was said"))
     }
 
     pub async fn ask(&mut self, message: Value) -> Value {

@@ -88,3 +88,31 @@ async fn roles_and_rooms_hold_for_sockets_too() {
     assert_eq!(refused.next().await["code"], "ROOM_FORBIDDEN");
     assert_eq!(refused.closed().await, (4403, "ROOM_FORBIDDEN".to_owned()));
 }
+
+#[tokio::test]
+async fn a_welcome_says_who_one_is() {
+    use doclock::auth::{Claims, Role};
+    let server = TestServer::start().await;
+    let named = Claims { name: Some("Alice Liddell".to_owned()), ..crate::support::claims("alice", Role::Editor) };
+    let mut alice = server.caller(named).unwelcomed("/ws").await;
+    let mut root = server.admin().unwelcomed("/ws").await;
+    for (socket, owner, name, role) in
+        [(&mut alice, "alice", json!("Alice Liddell"), "editor"), (&mut root, "root", json!(null), "admin")]
+    {
+        let welcome = socket.next().await;
+        assert_eq!(welcome["type"], "welcome");
+        assert_eq!((&welcome["owner_id"], &welcome["name"], &welcome["role"]), (&json!(owner), &name, &json!(role)));
+        assert_eq!(welcome["ping_ms"], 10_000);
+    }
+}
+
+#[tokio::test]
+async fn a_ping_of_a_page_is_answered_by_a_pong() {
+    let server = TestServer::start().await;
+    let mut socket = server.editor("alice").socket("/ws").await;
+    let now = server.clock.now().to_string();
+    let expected = json!({"type": "pong", "id": "here?", "server_time": now});
+    assert_eq!(socket.ask(json!({"type": "ping", "id": "here?"})).await, expected);
+    assert_eq!(socket.ask(json!({"type": "ping"})).await, json!({"type": "pong", "server_time": now}));
+    assert_eq!(socket.ask(json!({"type": "ping", "room": "room"})).await["code"], "UNKNOWN_FIELD");
+}

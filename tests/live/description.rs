@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-use crate::support::TestServer;
+use crate::{
+    client::Socket,
+    support::{Caller, TestServer},
+};
 
 const ROOM: &str = "/api/documents/room/lock";
 
@@ -35,6 +38,7 @@ async fn said(server: TestServer) -> ByType {
     own.say(json!({"type": "extend", "id": 3, "room": "none"})).await;
     own.say(json!({"type": "lock", "id": 4, "room": "room", "ttl_seconds": 0})).await;
     while own.next().await["id"] != 4 {}
+    people(&server, &alice, &mut own).await;
     // Every way for a lock to end that there is.
     alice.post(ROOM, json!({})).await.ok();
     server.admin().post(ROOM, json!({"takeover": true, "ttl_seconds": 1})).await.ok();
@@ -61,6 +65,31 @@ async fn said(server: TestServer) -> ByType {
         by_type.entry(message["type"].as_str().unwrap().to_owned()).or_default().push(message);
     }
     by_type
+}
+
+/// What is told of waiting, asking and editing: alice hears it on this socket.
+async fn people(server: &TestServer, alice: &Caller, socket: &mut Socket) {
+    const PATH: &str = "/api/documents/room/wanted/lock";
+    let root = server.admin();
+    root.post(PATH, json!({})).await.ok();
+    let wait = json!({"type": "wait", "id": "wait", "room": "room", "document": "wanted", "session_id": "tab"});
+    socket.say(wait).await;
+    assert_eq!(socket.next_of("ok").await["granted"], false);
+    let asked = alice.post(&format!("{PATH}/handovers"), json!({"session_id": "desk"})).await.ok();
+    let answer = format!("{PATH}/handovers/{}/answer", asked["handover_id"].as_str().unwrap());
+    root.post(&answer, json!({"grant": false, "message": "soon"})).await.ok();
+    socket.next_of("HandoverAnswered").await;
+    server.tend_lines().await;
+    socket.next_of("LockWaiting").await;
+    root.delete(PATH, json!({})).await.ok();
+    socket.next_of("extended").await;
+    server.editor("bob").post(&format!("{PATH}/handovers"), json!({"message": "please"})).await.ok();
+    socket.next_of("HandoverAsked").await;
+    let beat = json!({"session_id": "tab", "activity": "idle", "document_version": "v2"});
+    alice.put(PATH, beat).await.ok();
+    socket.say(json!({"type": "ping", "id": "ping"})).await;
+    socket.next_of("pong").await;
+    alice.delete(PATH, json!({"session_id": "tab"})).await.ok();
 }
 
 fn described(description: &Value) -> BTreeSet<String> {
@@ -113,6 +142,13 @@ async fn requests_match_their_asyncapi_description() {
     let alice = server.editor("alice");
     let mut socket = alice.socket("/ws").await;
     let epoch = uuid::Uuid::nil();
+    let ask = async |holder: &Caller, asker: &Caller, document: &str| {
+        let path = format!("/api/documents/other/{document}/lock");
+        holder.post(&path, json!({})).await.ok();
+        asker.post(&format!("{path}/handovers"), json!({})).await.ok()["handover_id"].clone()
+    };
+    let (root, asked) = (server.admin(), ask(&server.admin(), &alice, "b").await);
+    let of_root = ask(&alice, &root, "c").await;
     for message in [
         json!({"type": "auth", "id": 1, "token": alice.token}),
         json!({"type": "subscribe", "id": 2, "room": "room", "after": {"epoch": epoch, "sequence": 0}}),
@@ -120,6 +156,12 @@ async fn requests_match_their_asyncapi_description() {
         json!({"type": "lock", "id": "4", "room": "room", "document": "a", "ttl_seconds": 5}),
         json!({"type": "extend", "id": "5", "room": "room", "document": "a"}),
         json!({"type": "unlock", "id": "6", "room": "room", "document": "a"}),
+        json!({"type": "wait", "id": "7", "room": "room", "session_id": "tab", "keep": "connection"}),
+        json!({"type": "cancel_wait", "id": "8", "room": "room", "session_id": "tab"}),
+        json!({"type": "ask_handover", "id": "9", "room": "other", "document": "b", "message": "please"}),
+        json!({"type": "cancel_handover", "id": "10", "room": "other", "document": "b", "handover_id": asked}),
+        json!({"type": "answer_handover", "id": "11", "room": "other", "document": "c", "handover_id": of_root, "grant": true}),
+        json!({"type": "ping", "id": 12}),
     ] {
         check(&validator(&description, message["type"].as_str().unwrap()), &message);
         let answer = socket.ask(message.clone()).await;

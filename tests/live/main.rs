@@ -7,6 +7,9 @@
 mod caller;
 mod client;
 mod costs;
+#[path = "../api/polls.rs"]
+#[allow(dead_code, reason = "shared with the tests of the API")]
+mod polls;
 #[path = "../support/postgres.rs"]
 mod postgres;
 #[path = "../faults/process.rs"]
@@ -26,8 +29,10 @@ mod description;
 mod drain;
 mod event_stream;
 mod fuzz;
+mod handovers;
 mod hostile;
 mod joining;
+mod kept;
 mod memory;
 mod notices;
 mod pair;
@@ -35,8 +40,10 @@ mod passes;
 mod presence;
 mod presence_cluster;
 mod restarts;
+mod saves;
 mod time;
 mod upgrade;
+mod waiting;
 
 fn new_database(folder: &std::path::Path) -> doclock::settings::DatabaseUrl {
     doclock::settings::DatabaseUrl::Sqlite(folder.join("doclock.db"))

@@ -65,6 +65,42 @@ impl Raw {
         sent.expect("it is not read").is_ok()
     }
 
+    pub async fn say(&mut self, message: &Value) {
+        assert!(self.send(&masked(message.to_string().as_bytes())).await);
+    }
+
+    /// The next ping. It is not answered, nor is any other on the way.
+    pub async fn ping(&mut self) -> [u8; 8] {
+        match self.next_with_pongs().await {
+            Some(Frame::Ping(payload)) => payload,
+            other => panic!("{other:?} instead of a ping"),
+        }
+    }
+
+    pub async fn pong(&mut self, payload: [u8; 8]) {
+        assert!(self.send(&pong(payload)).await);
+    }
+
+    /// The next thing that is said, which must come before any ping.
+    pub async fn said(&mut self) -> Value {
+        match self.next_with_pongs().await {
+            Some(Frame::Text(message)) => message,
+            other => panic!("{other:?} instead of a text"),
+        }
+    }
+
+    /// Asks, and returns the answer, which must come next.
+    pub async fn ask(&mut self, message: &Value) -> Value {
+        self.say(message).await;
+        self.said().await
+    }
+
+    /// The server has handled everything that was sent before. What it says meanwhile is not looked at.
+    pub async fn is_heard(&mut self) {
+        self.say(&serde_json::json!({"type": "ping"})).await;
+        while self.said().await["type"] != "pong" {}
+    }
+
     /// The next frame; none once the connection is gone. Pings are answered as it reads.
     pub async fn next(&mut self) -> Option<Frame> {
         // Not only for each read: pings may come for ever.
@@ -75,8 +111,8 @@ impl Raw {
         loop {
             match self.frame() {
                 Some(Frame::Ping(payload)) => {
-                    let pong = [&[0x8A, 0x88, 0, 0, 0, 0], &payload[..]].concat();
-                    self.send(&pong).await;
+                    // Whether the server still takes it shows when it is read from again.
+                    self.send(&pong(payload)).await;
                 }
                 Some(Frame::Pong) => {}
                 Some(frame) => return Some(frame),
@@ -146,6 +182,10 @@ impl Raw {
             other => panic!("a frame that begins with {other:#x}"),
         })
     }
+}
+
+fn pong(payload: [u8; 8]) -> Vec<u8> {
+    [&[0x8A, 0x88, 0, 0, 0, 0], &payload[..]].concat()
 }
 
 /// A text frame as a client sends it; the mask changes nothing.
