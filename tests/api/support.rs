@@ -5,6 +5,7 @@ use std::time::Duration;
 use doclock::{
     app::{App, Options},
     auth::{Claims, Role},
+    committer::Committer,
     lines,
     locking::Timestamp,
     settings::{DatabaseUrl, Settings, Sources},
@@ -203,6 +204,17 @@ pub struct Running {
     pub line_worker: lines::Worker,
     pub task: JoinHandle<()>,
     stop: oneshot::Sender<()>,
+    /// Last, so that a server that is dropped is told to stop first.
+    _threads: Threads,
+}
+
+/// The threads of a server's committer, which no runtime ends: with each of them goes a connection to the database.
+struct Threads(Committer);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 impl Running {
@@ -230,7 +242,8 @@ impl Running {
             .await
             .unwrap();
         });
-        Self { base, sweeper, line_worker, task, stop }
+        let threads = Threads(sweeper.expiry.committer.clone());
+        Self { base, sweeper, line_worker, task, stop, _threads: threads }
     }
 
     pub async fn stop(self) {
