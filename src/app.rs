@@ -260,8 +260,9 @@ fn live(
 ) -> Live {
     let limits = &settings.limits;
     let admission = Admission::new(limits.sockets_per_owner, limits.sockets_per_address, metrics.sockets.clone());
+    let is_alone = soft_state.is_none();
     let passes = StreamPasses::new(soft_state);
-    Live::new(
+    let mut live = Live::new(
         hub,
         storage.queries.clone(),
         clock,
@@ -269,7 +270,9 @@ fn live(
         passes,
         people,
         (limits.rooms_per_socket, limits.frames_per_second),
-    )
+    );
+    live.is_alone = is_alone;
+    live
 }
 
 /// Where visitors need no token: asked for, or nobody but this machine could come.

@@ -1,7 +1,10 @@
 //! Counts how often a lock was refused because someone else held it. The log has no events of refusals, so each server
 //! counts its own since its start.
 
-use std::{collections::HashMap, hash::Hash};
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+};
 
 use parking_lot::Mutex;
 
@@ -28,6 +31,8 @@ pub struct Contention {
 pub struct Tenant {
     pub refused: u64,
     pub documents: HashMap<(RoomId, DocumentId), u64>,
+    /// All refusals, by code.
+    pub codes: BTreeMap<&'static str, u64>,
 }
 
 impl Contention {
@@ -37,6 +42,15 @@ impl Contention {
                 self.refused(&failed.key);
             }
         }
+    }
+
+    /// Counts a refusal of any kind; there are as many codes as the catalogue has.
+    pub fn count(&self, tenant: &TenantId, code: &'static str) {
+        let mut tenants = self.tenants.lock();
+        if !tenants.contains_key(tenant) {
+            make_room(&mut tenants, TENANTS, |tenant| tenant.refused);
+        }
+        *tenants.entry(tenant.clone()).or_default().codes.entry(code).or_default() += 1;
     }
 
     fn refused(&self, key: &DocumentKey) {

@@ -35,7 +35,7 @@ impl MigrationTrait for Migration {
         }
         if manager.get_database_backend() == DbBackend::Postgres {
             let connection = manager.get_connection();
-            // A server of the version before can no longer commit: it would not know of lines.
+            // Under another name, so that a server of the version before can no longer commit: it would not know of lines.
             connection.execute_unprepared("DROP FUNCTION doclock_load").await?;
             connection.execute_unprepared(&load()).await?;
         }
@@ -150,7 +150,7 @@ fn indexes() -> Vec<IndexCreateStatement> {
     ]
 }
 
-/// The columns that `doclock_load` answers, each with its type. A row of one kind has nulls for those of the others.
+/// The columns that `doclock_lock_rows` answers, each with its type. A row of one kind has nulls for those of the others.
 const ANSWER: [(&str, &str); 41] = [
     ("kind", "\"char\""),
     ("tenant", "text"),
@@ -280,7 +280,7 @@ fn load() -> String {
     );
     format!(
         r#"
-CREATE FUNCTION doclock_load(
+CREATE FUNCTION doclock_lock_rows(
     document_tenants text[], document_rooms text[], document_names text[],
     lock_tenants text[], lock_rooms text[], lock_names text[],
     memo_tenants text[], memo_owners text[], memo_ids text[],

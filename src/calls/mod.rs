@@ -198,7 +198,9 @@ impl Call {
     }
 
     fn count(&self, refusal: &Refusal) {
-        self.calls.refusals.with_label_values(&[refusal::code(refusal).name()]).inc();
+        let code = refusal::code(refusal).name();
+        self.calls.refusals.with_label_values(&[code]).inc();
+        self.calls.contention.count(&self.caller.tenant, code);
     }
 
     /// The token of the document's last grant, 0 if there never was one.

@@ -102,8 +102,14 @@ pub(super) async fn wait_for(
     }
     let Some(lock) = granted else {
         let position = call.calls.queries.position(&ticket, call.now()).await?;
+        // Somebody else may have it by now.
+        let now_held = call.calls.queries.document(&ticket.key, &call.judged_at()).await?.locks.into_iter().next();
         waiting.finish();
-        return Err(held(call, &shown, is_you, position));
+        let is_own = |lock: &Lock| lock.holder.owner == call.caller.owner;
+        return Err(match now_held {
+            Some(lock) => held(call, &lock, is_own(&lock), position),
+            None => held(call, &shown, is_you, position),
+        });
     };
     waiting.finish();
     let (claimed, receipt) = receive(call, &lock).await?;

@@ -69,6 +69,8 @@ pub struct Live {
     pub rooms_per_socket: u32,
     /// Of one socket. 0: no limit.
     pub frames_per_second: u32,
+    /// No other server is there to answer while this one stops.
+    pub is_alone: bool,
     is_draining: AtomicBool,
     /// Once it is set, sockets close at a moment of their own within this time.
     drain: watch::Sender<Option<Duration>>,
@@ -94,6 +96,7 @@ impl Live {
             keeper,
             rooms_per_socket,
             frames_per_second,
+            is_alone: false,
             is_draining: AtomicBool::new(false),
             drain: watch::Sender::new(None),
         }

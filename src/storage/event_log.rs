@@ -223,7 +223,12 @@ impl<'e> Row<'e> {
                 Self { by: Some(ask.asker.owner.as_str()), note: ask.message.as_deref(), ..plain }
             }
             EventKind::HandoverAnswered(ask) => {
-                Self { by: Some(ask.holder.as_str()), note: ask.answer.as_deref(), ..plain }
+                let by = match ask.outcome {
+                    Some(AskOutcome::Granted | AskOutcome::Denied) => Some(ask.holder.as_str()),
+                    Some(AskOutcome::Cancelled) => Some(ask.asker.owner.as_str()),
+                    Some(AskOutcome::Unanswered | AskOutcome::Moot) | None => None,
+                };
+                Self { by, note: ask.answer.as_deref(), ..plain }
             }
         }
     }

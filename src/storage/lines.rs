@@ -6,11 +6,14 @@ use uuid::Uuid;
 use super::{
     Queries, StorageError,
     entities::{lock_handover, lock_waiter},
-    queries::{in_time, key},
+    queries::{in_rooms, in_time, key},
 };
-use crate::locking::{
-    Ask, AskOutcome, DocumentKey, Holder, HolderKind, LeaseId, Ticket, Timestamp,
-    names::{OwnerId, RoomId, SessionId, TenantId},
+use crate::{
+    auth::RoomGlobs,
+    locking::{
+        Ask, AskOutcome, DocumentKey, Holder, HolderKind, LeaseId, Ticket, Timestamp,
+        names::{OwnerId, RoomId, SessionId, TenantId},
+    },
 };
 
 /// Somebody in a line, as admins see it.
@@ -80,12 +83,17 @@ impl Queries {
         Ok(rows.into_iter().map(waiter).collect())
     }
 
-    /// All tenants' or one tenant's.
-    pub async fn waiting_now(&self, tenant: Option<&TenantId>, now: Timestamp) -> Result<WaitingNow, StorageError> {
+    /// Of all tenants, or of some rooms of one.
+    pub async fn waiting_now(
+        &self,
+        of: Option<(&TenantId, &RoomGlobs)>,
+        now: Timestamp,
+    ) -> Result<WaitingNow, StorageError> {
         use lock_waiter::Column::{ExpiresAt, JoinedAt, Tenant};
         let mut tickets = lock_waiter::Entity::find().filter(ExpiresAt.gt(now.millis()));
-        if let Some(tenant) = tenant {
-            tickets = tickets.filter(Tenant.eq(tenant.as_str()));
+        if let Some((tenant, rooms)) = of {
+            let in_rooms = in_rooms(rooms, lock_waiter::Column::Room, self.dialect());
+            tickets = tickets.filter(Tenant.eq(tenant.as_str())).filter(in_rooms);
         }
         let count = in_time(tickets.clone().count(self.reads())).await?;
         let oldest = tickets.order_by_asc(JoinedAt).limit(1).select_only().column(JoinedAt).into_tuple::<i64>();
@@ -143,12 +151,14 @@ impl Queries {
     pub async fn asks_by_outcome(
         &self,
         tenant: &TenantId,
+        rooms: &RoomGlobs,
         since: Timestamp,
     ) -> Result<Vec<(Option<AskOutcome>, u64)>, StorageError> {
         use lock_handover::Column::{AskedAt, Outcome, Tenant};
         let counted = lock_handover::Entity::find()
             .filter(Tenant.eq(tenant.as_str()))
             .filter(AskedAt.gte(since.millis()))
+            .filter(in_rooms(rooms, lock_handover::Column::Room, self.dialect()))
             .select_only()
             .column(Outcome)
             .column_as(AskedAt.count(), "asks")

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Role,
-    calls::{Call, Code, Problem, view::Timed},
+    calls::{Call, Problem, view::Timed},
     contention::Tenant,
     locking::{
         AskOutcome, EndReason, Timestamp,
@@ -99,7 +99,6 @@ struct Now {
     locks: u64,
     waiting: WaitingView,
     handovers: BTreeMap<&'static str, u64>,
-    refusals: BTreeMap<&'static str, u64>,
 }
 
 impl StatsView {
@@ -122,12 +121,12 @@ impl StatsView {
         });
         #[expect(clippy::cast_precision_loss, reason = "a rate for people to read")]
         let grants_per_minute = stats.grants as f64 * 60.0 / f64::from(WINDOW_SECONDS);
-        let Now { locks, waiting, handovers, refusals } = now;
+        let Now { locks, waiting, handovers } = now;
         Self {
             locks,
             waiting,
             handovers,
-            refusals,
+            refusals: contention.codes.clone(),
             window_seconds: WINDOW_SECONDS,
             grants: stats.grants,
             grants_per_minute,
@@ -151,10 +150,8 @@ pub async fn run(call: &Call) -> Result<Timed<StatsView>, Problem> {
     let (tenant, rooms, queries) = (&call.caller.tenant, &call.caller.rooms, &call.calls.queries);
     let window = call.now().plus_millis(-i64::from(WINDOW_SECONDS) * 1000);
     let stats = queries.stats(tenant, rooms, window).await?;
-    let waiting = queries.waiting_now(Some(tenant), call.now()).await?;
-    let asks = queries.asks_by_outcome(tenant, window).await?;
-    let refusals =
-        Code::ALL.iter().map(|code| (code.name(), call.calls.refusals.with_label_values(&[code.name()]).get()));
+    let waiting = queries.waiting_now(Some((tenant, rooms)), call.now()).await?;
+    let asks = queries.asks_by_outcome(tenant, rooms, window).await?;
     let now = Now {
         locks: queries.count_locks(tenant, rooms, &LockFilter::default(), &call.judged_at()).await?,
         waiting: WaitingView {
@@ -162,7 +159,6 @@ pub async fn run(call: &Call) -> Result<Timed<StatsView>, Problem> {
             oldest_ms: waiting.oldest.map(|oldest| call.now().millis_since(oldest)),
         },
         handovers: asks.into_iter().map(|(outcome, count)| (outcome.map_or("open", AskOutcome::name), count)).collect(),
-        refusals: refusals.filter(|(_, count)| *count > 0).collect(),
     };
     Ok(call.timed(StatsView::new(stats, &call.calls.contention.of(tenant, rooms), now, call.calls.started_at)))
 }

@@ -223,7 +223,9 @@ impl<P: Protocol> Socket<P> {
             }
             window = drained(&mut self.drain), if self.leaves.is_none() => {
                 self.leaves = Some(Box::pin(tokio::time::sleep(random_part(window))));
-                let away = u64::try_from(random_part(window).as_millis()).unwrap_or_default();
+                // Alone, it cannot answer again before it has stopped.
+                let until_stopped = if self.session.live.is_alone { window } else { Duration::ZERO };
+                let away = u64::try_from((until_stopped + random_part(window)).as_millis()).unwrap_or_default();
                 P::goodbye(away).map_or(Ok(()), |goodbye| self.session.say(goodbye))
             }
             () = left(self.leaves.as_mut()) => Err(End::Close(Close::Draining, "the server is stopping")),

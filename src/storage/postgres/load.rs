@@ -18,7 +18,7 @@ type Result<T> = std::result::Result<T, sqlx::Error>;
 /// How often rows may turn out to have come into being between two statements.
 const LOADS: usize = 4;
 
-/// What is asked of `doclock_load`.
+/// What is asked of `doclock_lock_rows`.
 #[derive(Default)]
 pub(super) struct Wish<'k> {
     pub documents: Vec<&'k DocumentKey>,
@@ -104,7 +104,7 @@ pub(super) async fn lock_rows(connection: &mut PgConnection, wish: &Wish<'_>) ->
     let (document_tenants, document_rooms, document_names) = columns(wish.documents.iter().copied());
     let (lock_tenants, lock_rooms, lock_names) = columns(wish.locks.iter().copied());
     let memos = || wish.memos.iter();
-    let rows = sqlx::query("SELECT * FROM doclock_load($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
+    let rows = sqlx::query("SELECT * FROM doclock_lock_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
         .bind(document_tenants)
         .bind(document_rooms)
         .bind(document_names)
@@ -175,7 +175,7 @@ async fn create(connection: &mut PgConnection, keys: &[&DocumentKey]) -> Result<
     Ok(())
 }
 
-/// `kind_column` is the holder's kind: the rows of `doclock_load` have a kind of their own.
+/// `kind_column` is the holder's kind: the rows of `doclock_lock_rows` have a kind of their own.
 pub(super) fn lock(row: &PgRow, kind_column: &str, outages: &Outages) -> Result<Lock> {
     let millis = |column: &str| Ok::<_, sqlx::Error>(row.try_get::<Option<i32>, _>(column)?.map(unsigned));
     let active_at: Option<i64> = row.try_get("active_at")?;

@@ -1,7 +1,7 @@
 //! PostgreSQL as a home of storage, shared by any number of servers.
 //!
 //! One batch, one transaction at READ COMMITTED:
-//! 1. One call of `doclock_load` locks `documents` rows in key order, then `document_locks` rows in key order, and then
+//! 1. One call of `doclock_lock_rows` locks `documents` rows in key order, then `document_locks` rows in key order, and then
 //!    reads memos, the time and the log's head, each by a statement of its own: one that had to wait for a lock has an
 //!    old view of everything but the locked row. A document whose row must be there and was not read is inserted, and
 //!    all is loaded again: its first lock may have been committed between two of the statements. How earlier locks ended

@@ -26,7 +26,7 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// Reads it from a row of `doclock_load`.
+    /// Reads it from a row of `doclock_lock_rows`.
     pub fn of(row: &PgRow) -> Result<Self, sqlx::Error> {
         let head = Head { epoch: row.try_get("epoch")?, sequence: row.try_get("sequence")? };
         let starts: Option<Vec<i64>> = row.try_get("outages_from")?;
