@@ -15,7 +15,7 @@ use utoipa::{
 
 use super::{admin, docs, event_stream, handovers, health, locks, problem::ProblemBody, room_locks, stream_passes};
 use crate::{
-    calls::problem,
+    calls::{admin::events::OrderName, problem},
     locking::{
         Activity, EventName, HolderKind, Metadata, Timestamp,
         names::{DocumentId, DocumentVersion, MAX_NAME_BYTES, OwnerId, RequestId, RoomId, SessionId},
@@ -54,7 +54,7 @@ use crate::{
         docs::openapi,
         docs::asyncapi,
     ),
-    components(schemas(ProblemBody<'static>, EventName)),
+    components(schemas(ProblemBody<'static>, EventName, OrderName)),
     // In the order of the page at `/docs/`: what editors need comes first.
     tags(
         (name = "locks", description = "One document. Paths without `{document}` mean the room's own, `main`."),

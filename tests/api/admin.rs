@@ -155,7 +155,7 @@ async fn the_audit_trail_is_filtered_and_read_on_from_where_one_was() {
     for query in ["type=Nonsense", "after=-1", "after=x", "limit=1001"] {
         root.get(&format!("{EVENTS}?{query}")).await.problem(422, "INVALID_FIELD");
     }
-    root.get(&format!("{EVENTS}?document=x")).await.problem(422, "UNKNOWN_FIELD");
+    root.get(&format!("{EVENTS}?colour=x")).await.problem(422, "UNKNOWN_FIELD");
 }
 
 #[tokio::test]
