@@ -252,13 +252,17 @@ export class DocLockBanner extends Base {
       case "again":
         return this.#run((handle) => handle.acquire());
       case "copy":
-        return this.#run(async () => {
-          await navigator.clipboard.writeText(this.#hooks.text?.() ?? "");
-          this.#tell(this.#say.copied());
-        });
+        return this.#run(() => this.#copy());
       case "compare":
         return this.#hooks.compare?.();
     }
+  }
+
+  async #copy() {
+    // Pages that came without TLS, from another host than this one, have no clipboard.
+    if (!navigator.clipboard) throw Object.assign(new Error("There is no clipboard"), { code: "NO_CLIPBOARD" });
+    await navigator.clipboard.writeText(this.#hooks.text?.() ?? "");
+    this.#tell(this.#say.copied());
   }
 
   /** @param {string} [message] */

@@ -31,7 +31,7 @@ export type BannerAction =
 export interface Messages {
   readonly language: Language;
   readonly formats: Formats;
-  /** How long ago: `10 s ago`. */
+  /** How long ago: `10 s ago`, or `now`. */
   ago(ms: number): string;
   /** Instead of a name that is not known. */
   readonly someone: string;
@@ -59,7 +59,7 @@ export interface Messages {
   signedOut(): string;
   lost(about: { reason: LockReason; name: string; message: string | null; isYou: boolean }): string;
   outcome(about: { outcome: HandoverOutcome; name: string; message: string | null }): string;
-  /** `code` is that of a DocLockError, or `SAVE_FAILED`. */
+  /** `code` is that of a DocLockError, `NO_CLIPBOARD` or `SAVE_FAILED`. */
   failed(about: { code: string }): string;
   copied(): string;
   readonly actions: Readonly<Record<BannerAction, string>>;

@@ -32,7 +32,9 @@ export class Announcer {
     if (key === this.#said) return;
     this.#said = key;
     this.#clock().clearTimeout(this.#timer);
-    if (announced) this.#timer = this.#clock().setTimeout(() => this.say(announced.politeness, text()), SETTLE_MS);
+    if (announced === null || announced.politeness === "silent") return;
+    const { politeness } = announced;
+    this.#timer = this.#clock().setTimeout(() => this.say(politeness, text()), SETTLE_MS);
   }
 
   /**

@@ -22,6 +22,7 @@ const CSS = `
   min-height: 36px; padding: 8px 12px;
   border: 1px solid var(--doclock-line); border-radius: var(--doclock-radius); background: var(--doclock-calm);
 }
+.banner[data-tone="asking"] { border-color: var(--doclock-accent); background: var(--doclock-mine); box-shadow: inset 4px 0 var(--doclock-accent) }
 .banner[data-tone="mine"] { background: var(--doclock-mine) }
 .banner[data-tone="warning"] { background: var(--doclock-warning) }
 .banner[data-tone="alarm"] { background: var(--doclock-alarm) }
@@ -50,7 +51,7 @@ button[aria-disabled="true"] {
   border-style: dashed; border-color: var(--doclock-line); background: none; color: var(--doclock-quiet); cursor: default;
 }
 :focus-visible { outline: 2px solid var(--doclock-accent); outline-offset: 2px }
-kbd { padding: 0 4px; border: 1px solid currentColor; border-radius: 4px; font: 12px/1.4 ui-monospace, monospace }
+kbd { margin-left: 4px; padding: 0 4px; font-weight: 400; border: 1px solid currentColor; border-radius: 4px; font: 12px/1.4 ui-monospace, monospace }
 .aloud { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap }
 [hidden] { display: none }
 @media (pointer: coarse) { button, input { min-height: 44px; padding: 8px 16px } }

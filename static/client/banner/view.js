@@ -21,10 +21,10 @@
  *
  * @typedef {object} View
  * @property {ViewState} state
- * @property {"calm" | "mine" | "warning" | "alarm"} tone
+ * @property {"calm" | "mine" | "asking" | "warning" | "alarm"} tone
  * @property {string} text
  * @property {readonly BannerAction[]} actions
- * @property {{politeness: "polite" | "assertive", key: string} | null} announced said aloud when `key` changes
+ * @property {{politeness: "polite" | "assertive" | "silent", key: string} | null} announced said aloud when `key` changes
  */
 
 /** A countdown is said at its start, and once more when so much remains. */
@@ -53,7 +53,11 @@ export function viewOf(snapshot, memory, say, now) {
   }
   if (canEdit) return mine(snapshot, memory, say, now);
   const name = holder?.name ?? say.someone;
-  if (asked && holder) return view("asked", "calm", say.asked({ name, leftMs: asked.deadlineMs - now }), ["cancel"]);
+  // With the key of the state before and after it, so that only the outcome is heard.
+  const around = state === "readonly" ? lostKey(reason) : `theirs ${holder?.ownerId}`;
+  if (asked && holder) {
+    return view("asked", "calm", say.asked({ name, leftMs: asked.deadlineMs - now }), ["cancel"], { politeness: "silent", key: around });
+  }
   if (reason === "unauthorized" && state !== "readonly") return view("signedOut", "warning", say.signedOut(), [], politely("signedOut"));
   if (state === "readonly") return lost(snapshot, memory, say);
   if (state === "waiting") return view("waiting", "calm", say.waiting({ position }), ["leave"], politely(`waiting ${position}`));
@@ -66,7 +70,7 @@ export function viewOf(snapshot, memory, say, now) {
   /** @type {BannerAction[]} */
   const actions = ["ask", "wait"];
   if (memory.canTakeOver) actions.push("takeOver");
-  return view("theirs", "calm", say.theirs({ name, activeMs }), actions, politely(`theirs ${holder.ownerId}`));
+  return view("theirs", "calm", say.theirs({ name, activeMs }), actions, politely(around));
 }
 
 /** @param {LockSnapshot} snapshot @param {Memory} memory @param {Messages} say @param {number} now */
@@ -79,11 +83,14 @@ function mine({ asks, deadlineMs, connectionLost }, memory, say, now) {
   const [ask] = asks;
   if (ask) {
     const text = say.beingAsked({ name: ask.by.name ?? say.someone, message: ask.message });
-    return view("beingAsked", "alarm", text, ["grant", "keep"], alerting(`beingAsked ${ask.handoverId}`));
+    return view("beingAsked", "asking", text, ["grant", "keep"], alerting(`beingAsked ${ask.handoverId}`));
   }
   if (memory.isTurn) return view("yourTurn", "mine", say.yourTurn(), ["done"], alerting("yourTurn"));
   return view("mine", "mine", say.mine(), ["done"], politely("mine"));
 }
+
+/** @param {LockSnapshot["reason"]} reason */
+const lostKey = (reason) => `lost ${reason}`;
 
 /** @param {LockSnapshot} snapshot @param {Memory} memory @param {Messages} say */
 function lost({ reason, by, holder, isYou: isYours, documentVersion, connection }, memory, say) {
@@ -99,7 +106,7 @@ function lost({ reason, by, holder, isYou: isYours, documentVersion, connection 
     if (holder === null) actions.push(isNewer(documentVersion, memory) ? "load" : "again");
     else actions.push(isYours ? "editHere" : "ask");
   }
-  return view("lost", "alarm", say.lost({ reason: why, name, message: null, isYou }), actions, alerting(`lost ${why}`));
+  return view("lost", "alarm", say.lost({ reason: why, name, message: null, isYou }), actions, alerting(lostKey(reason)));
 }
 
 /** @param {LockSnapshot} snapshot @param {Memory} memory @param {Messages} say */

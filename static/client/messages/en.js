@@ -10,6 +10,7 @@ const quoted = (text) => (text ? `: "${text}"` : "");
 
 /** @param {number} ms */
 const ago = (ms) => {
+  if (ms < 1_000) return "now";
   const [count, unit] = formats.span(ms);
   return `${count} ${UNITS[unit]} ago`;
 };
@@ -24,7 +25,7 @@ export const en = {
   free: () => "Nobody is editing. Type to start.",
   mine: () => "You are editing",
   slow: ({ leftMs }) => `Connection is slow. You can edit for ${formats.remaining(leftMs)} s more`,
-  theirs: ({ name, activeMs }) => `${name} is editing${activeMs === null ? "" : ` (active ${activeMs < 1000 ? "now" : ago(activeMs)})`}. You can read.`,
+  theirs: ({ name, activeMs }) => `${name} is editing${activeMs === null ? "" : ` (active ${ago(activeMs)})`}. You can read.`,
   theirsViewOnly: ({ name }) => `${name} is editing. You may view only`,
   otherTab: () => "You are editing this in another tab",
   waiting: ({ position }) =>
@@ -68,6 +69,7 @@ export const en = {
       UNREACHABLE: "The server cannot be reached. Try again in a moment.",
       LOCK_HELD: "Someone else was faster.",
       ROLE_FORBIDS: "You do not have the right to do this.",
+      NO_CLIPBOARD: "This page may not copy. Select the text and copy it yourself.",
       SAVE_FAILED: "Saving failed, so nothing was handed over. You are still editing.",
     })[code] ?? `That did not work (${code}).`,
   copied: () => "Copied",

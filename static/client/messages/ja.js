@@ -11,6 +11,7 @@ const quoted = (text) => (text ? `：「${text}」` : "");
 
 /** @param {number} ms */
 const ago = (ms) => {
+  if (ms < 1_000) return "たった今";
   const [count, unit] = formats.span(ms);
   return `${count}${UNITS[unit]}前`;
 };
@@ -70,6 +71,7 @@ export const ja = {
       UNREACHABLE: "サーバーに接続できません。少し待ってもう一度お試しください",
       LOCK_HELD: "ほかの人が先に編集を始めました",
       ROLE_FORBIDS: "この操作をする権限がありません",
+      NO_CLIPBOARD: "このページからはコピーできません。本文を選択してコピーしてください",
       SAVE_FAILED: "保存できなかったため渡していません。編集を続けられます",
     })[code] ?? `できませんでした（${code}）`,
   copied: () => "コピーしました",

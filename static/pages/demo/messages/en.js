@@ -40,7 +40,7 @@ export const en = {
   themes: { auto: "Auto", light: "Light", dark: "Dark" },
   keys: "Keys",
   documents: "Documents",
-  find: "Find or add a document",
+  find: "Find or add",
   nobody: "free",
   you: "you",
   people: "People here",

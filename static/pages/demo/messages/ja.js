@@ -41,7 +41,7 @@ export const ja = {
   themes: { auto: "自動", light: "明るい", dark: "暗い" },
   keys: "キー操作",
   documents: "文書",
-  find: "文書を探す・追加する",
+  find: "探す・追加する",
   nobody: "空き",
   you: "あなた",
   people: "ここにいる人",

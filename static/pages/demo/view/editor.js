@@ -68,7 +68,7 @@ function Text({ say, document }) {
 function Status({ settings, document }) {
   const { say } = settings;
   const { saveState, version, status } = document;
-  const { fencingToken, canEdit, documentVersion } = document.lock.getSnapshot();
+  const { fencingToken, canEdit, documentVersion, holder, isYou } = document.lock.getSnapshot();
   if (status !== "ready") return html`<p class="status"> </p>`;
   const words = saveState === "unsaved" && !canEdit ? say.notSavedKept : say.save[saveState];
   return html`
@@ -79,10 +79,13 @@ function Status({ settings, document }) {
       ${document.refusal && html`<span class="problem">${document.refusal.message}</span>`}
       ${document.isNewer && !canEdit &&
       html`<span>${say.newer(documentVersion ?? "")} <button class="plain" onClick=${() => document.refresh()}>${say.showIt}</button></span>`}
-      <label class="follow">
-        <input type="checkbox" checked=${document.isFollowing} onChange=${(/** @type {any} */ event) => document.follow(event.target.checked)} />
-        ${say.follow}
-      </label>
+      ${holder !== null && !isYou &&
+      html`
+        <label class="follow">
+          <input type="checkbox" checked=${document.isFollowing} onChange=${(/** @type {any} */ event) => document.follow(event.target.checked)} />
+          ${say.follow}
+        </label>
+      `}
     </p>
   `;
 }
