@@ -1,5 +1,7 @@
 // What the banner shows for a snapshot of a lock: a pure function, one branch per state of the table in docs/browser.md.
 
+import { isNewer } from "./versions.js";
+
 /**
  * @typedef {import("../doclock.js").LockSnapshot} LockSnapshot
  * @typedef {import("../messages.js").Messages} Messages
@@ -103,7 +105,7 @@ function lost({ reason, by, holder, isYou: isYours, documentVersion, connection 
   if (memory.page.copy) actions.push("copy");
   if (memory.page.compare) actions.push("compare");
   if (connection === "connected" && why !== "unauthorized") {
-    if (holder === null) actions.push(isNewer(documentVersion, memory) ? "load" : "again");
+    if (holder === null) actions.push(isNewer(documentVersion, memory.shownVersion) ? "load" : "again");
     else actions.push(isYours ? "editHere" : "ask");
   }
   return view("lost", "alarm", say.lost({ reason: why, name, message: null, isYou }), actions, alerting(lostKey(reason)));
@@ -113,21 +115,9 @@ function lost({ reason, by, holder, isYou: isYours, documentVersion, connection 
 function nobodys({ reason, documentVersion, connection }, memory, say) {
   if (memory.isViewOnly || reason === "forbidden") return view("viewOnly", "calm", say.viewOnly());
   if (connection === "initial" || connection === "connecting") return view("connecting", "calm", say.connecting());
-  if (isNewer(documentVersion, memory)) {
+  if (isNewer(documentVersion, memory.shownVersion)) {
     return view("newer", "calm", say.newer({ name: memory.lastHolder }), ["load"], politely(`newer ${documentVersion}`));
   }
   if (reason === "idle") return view("idle", "calm", say.idle(), [], politely("idle"));
   return view("free", "calm", say.free());
-}
-
-/**
- * Versions that are whole numbers are compared as such: the back end may be ahead of what the room was told.
- *
- * @param {string | null} documentVersion
- * @param {Memory} memory
- */
-function isNewer(documentVersion, { shownVersion }) {
-  if (shownVersion === null || documentVersion === null) return false;
-  const [told, shown] = [Number(documentVersion), Number(shownVersion)];
-  return Number.isInteger(told) && Number.isInteger(shown) ? told > shown : documentVersion !== shownVersion;
 }

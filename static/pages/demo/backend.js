@@ -37,7 +37,7 @@ export class Backend {
   async load(document, fencingToken) {
     const query = fencingToken === undefined ? "" : `?fencing_token=${fencingToken}`;
     const { text, document_version, fencing_token } = await this.#call("GET", document, query);
-    return { text, version: String(document_version), fencingToken: fencing_token };
+    return { text, version: document_version, fencingToken: fencing_token };
   }
 
   /**
@@ -48,7 +48,7 @@ export class Backend {
    */
   async save(document, { fencingToken: fencing_token, text }, options) {
     const { document_version } = await this.#call("PUT", document, "", { fencing_token, text }, options);
-    return String(document_version);
+    return document_version;
   }
 
   /**

@@ -5,6 +5,7 @@
 // 3. "Saved" is said only of exactly the text that the back end has confirmed.
 // 4. The text is swapped only for someone who asked to edit or to see the newest, never under a reader.
 
+import { isNewer } from "/client/banner/versions.js";
 import { Refused } from "./backend.js";
 
 /**
@@ -84,8 +85,7 @@ export class OpenDocument {
 
   /** Whether the room has been told of a newer version than the one shown. */
   get isNewer() {
-    const { documentVersion } = this.lock.getSnapshot();
-    return this.version !== null && documentVersion !== null && Number(documentVersion) > Number(this.version);
+    return isNewer(this.lock.getSnapshot().documentVersion, this.version);
   }
 
   get isEditable() {
@@ -312,13 +312,13 @@ export class OpenDocument {
   /** A save with the token of an earlier lock, as a page would send it that slept through losing it. */
   async saveLate() {
     const { fencingToken: newest } = await this.backend.load(this.name);
-    if (newest < 1) return { token: 0, newest, refusal: null };
     const token = newest - 1;
+    if (token < 1) return { token: null, refusal: null };
     try {
       await this.backend.save(this.name, { fencingToken: token, text: `${this.text}\n(late)` });
-      return { token, newest, refusal: null };
+      return { token, refusal: null };
     } catch (error) {
-      if (error instanceof Refused) return { token, newest, refusal: error };
+      if (error instanceof Refused) return { token, refusal: error };
       throw error;
     }
   }

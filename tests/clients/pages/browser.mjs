@@ -6,14 +6,10 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { extname } from "node:path";
 import { foreign } from "../doclock.mjs";
+import { CSP, STATIC, TYPES } from "./files.mjs";
 
 const { chromium } = foreign("playwright-core");
 const AXE = await readFile(foreign.resolve("axe-core/axe.min.js"), "utf8");
-const STATIC = new URL("../../../static/", import.meta.url);
-
-export const CSP =
-  "default-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self' ws: wss:; frame-ancestors 'none'; base-uri 'none'";
-const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml" };
 
 export function launch() {
   return chromium.launch({

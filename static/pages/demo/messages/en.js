@@ -13,7 +13,7 @@ const ENDINGS = {
 function happened(who, { type, reason, version, fencingToken }) {
   if (type === "locked") return `${who} began editing, token ${fencingToken}`;
   if (type === "unlocked") return `${who} ${ENDINGS[reason ?? ""] ?? "stopped editing"}`;
-  if (type === "saved") return `${who} saved version ${version}`;
+  if (type === "saved") return `${who} saved ${version}`;
   return type === "joined" ? `${who} came in` : `${who} left`;
 }
 
@@ -58,9 +58,8 @@ export const en = {
   tryAgain: "Try again",
   save: { saved: "Saved", unsaved: "Not saved yet", saving: "Saving…", failed: "Could not save, trying again", refused: "Save refused" },
   notSavedKept: "Not saved, kept here",
-  version: (/** @type {string} */ version) => `version ${version}`,
   token: (/** @type {number} */ token) => `token ${token}`,
-  newer: (/** @type {string} */ version) => `Version ${version} exists.`,
+  newer: (/** @type {string} */ version) => `${version} exists.`,
   showIt: "Show it",
   follow: "Follow along",
   kept: "What you typed could not stay in the text. It is kept here.",
@@ -83,7 +82,7 @@ export const en = {
   lateRefused: (/** @type {number} */ token, /** @type {number | null} */ current) =>
     `Refused with STALE_TOKEN: token ${token} is older than ${current}. Whoever got the lock since claimed ${current}, so nothing of theirs is overwritten.`,
   lateAccepted: "It was accepted, which must not happen.",
-  lateNothing: "Nobody has edited this yet, so there is no older token. Type something first.",
+  lateNothing: "There has been one lock here at most, so there is no older token. Press Done and type again, or hand over, and try then.",
   lateFailed: "It did not get through: the network is away.",
   vanished: "You vanished",
   vanishedText: "This tab has gone silent without a goodbye. The others still see your lock until it runs out. Look at the other window.",

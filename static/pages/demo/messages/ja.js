@@ -13,7 +13,7 @@ const ENDINGS = {
 function happened(who, { type, reason, version, fencingToken }) {
   if (type === "locked") return `${who}が編集を始めました（トークン${fencingToken}）`;
   if (type === "unlocked") return `${who}${ENDINGS[reason ?? ""] ?? "が編集をやめました"}`;
-  if (type === "saved") return `${who}が第${version}版を保存しました`;
+  if (type === "saved") return `${who}が${version}を保存しました`;
   return type === "joined" ? `${who}が入りました` : `${who}が出ました`;
 }
 
@@ -59,9 +59,8 @@ export const ja = {
   tryAgain: "もう一度",
   save: { saved: "保存済み", unsaved: "未保存", saving: "保存しています…", failed: "保存できません。再試行中", refused: "保存を断られました" },
   notSavedKept: "未保存（この画面に残っています）",
-  version: (version) => `第${version}版`,
   token: (token) => `トークン${token}`,
-  newer: (version) => `第${version}版があります。`,
+  newer: (version) => `${version}があります。`,
   showIt: "表示",
   follow: "自動で追う",
   kept: "入力した内容は本文に入れられなかったため、ここに残してあります。",
@@ -84,7 +83,7 @@ export const ja = {
   lateRefused: (token, current) =>
     `STALE_TOKEN で断られました。トークン${token}は${current}より古いためです。その後ロックを得た人が${current}を使っているので、上書きされません。`,
   lateAccepted: "受け付けられました。起きてはならないことです。",
-  lateNothing: "まだ誰も編集していないため、古いトークンがありません。先に何か入力してください。",
+  lateNothing: "ここではまだロックが一度までしか取られていないため、古いトークンがありません。編集を終えてもう一度入力するか、渡してからお試しください。",
   lateFailed: "届きませんでした。通信が切れています。",
   vanished: "あなたは消えました",
   vanishedText: "このタブは何も告げずに通信をやめました。期限が切れるまで、ほかの人にはあなたのロックが見えています。隣のウィンドウをご覧ください。",

@@ -57,7 +57,7 @@ function Text({ say, document }) {
   });
   const typed = () => area.current && document.typed(area.current.value);
   return html`
-    <textarea id="text" ref=${area} readonly=${!document.isEditable} spellcheck=${false} aria-busy=${document.status === "loading"}
+    <textarea id="text" ref=${area} maxlength="4000" readonly=${!document.isEditable} spellcheck=${false} aria-busy=${document.status === "loading"}
       aria-label=${say.textLabel(document.name)} placeholder=${document.status === "loading" ? say.loading : say.placeholder}
       onInput=${typed} onCompositionStart=${() => (isComposing.current = true)} onCompositionEnd=${() => (isComposing.current = false)}
     ></textarea>
@@ -74,7 +74,7 @@ function Status({ settings, document }) {
   return html`
     <p class="status">
       <output data-save=${saveState} data-version=${version}>${words}</output>
-      ${version !== "0" && html`<span>${say.version(version ?? "")}</span>`}
+      <span>${version}</span>
       ${fencingToken !== null && html`<span>${say.token(fencingToken)}</span>`}
       ${document.refusal && html`<span class="problem">${document.refusal.message}</span>`}
       ${document.isNewer && !canEdit &&

@@ -9,8 +9,8 @@ export function Tries({ say, demo }) {
 
   async function late() {
     try {
-      const { token, newest, refusal } = (await demo.document?.saveLate()) ?? { token: 0, newest: 0, refusal: null };
-      if (newest < 1) return setOutcome(() => (/** @type {Say} */ say) => say.lateNothing);
+      const { token, refusal } = (await demo.document?.saveLate()) ?? { token: null, refusal: null };
+      if (token === null) return setOutcome(() => (/** @type {Say} */ say) => say.lateNothing);
       setOutcome(() => (/** @type {Say} */ say) => (refusal ? say.lateRefused(token, refusal.currentToken) : say.lateAccepted));
     } catch {
       setOutcome(() => (/** @type {Say} */ say) => say.lateFailed);

@@ -36,7 +36,7 @@ export function Welcome({ settings, network, onSession }) {
       <form onSubmit=${enter}>
         <h1>${say.nameTitle}</h1>
         <label for="name">${say.nameLabel}</label>
-        <input id="name" name="name" maxlength="40" required autocomplete="off" spellcheck=${false} value=${name}
+        <input id="name" name="name" maxlength="20" required autocomplete="off" spellcheck=${false} value=${name}
           onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} />
         <button class="main" aria-disabled=${isBusy}>${isBusy ? say.entering : say.enter}</button>
       </form>
