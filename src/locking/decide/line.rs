@@ -131,8 +131,10 @@ pub(super) fn leave(state: &State, command: &LeaveLine, now: Timestamp, decision
                 TicketName::Session(session) => holder.session.as_ref() == Some(session),
             }
     };
+    // A dead ticket may have been deleted or not, and the session may have got another one since.
     let tickets = state.lines.get(&command.key).into_iter().flat_map(|line| line.tickets.values());
-    if let Some(ticket) = tickets.into_iter().find(|ticket| is_named(ticket.lease_id, &ticket.holder)) {
+    let mut tickets = tickets.filter(|ticket| ticket.is_live(now));
+    if let Some(ticket) = tickets.find(|ticket| is_named(ticket.lease_id, &ticket.holder)) {
         decision.changes.push(Change::Dequeue(ticket.clone()));
         return Outcome { done: vec![Done::LeftLine], failed: Vec::new() };
     }

@@ -32,7 +32,7 @@ pub(super) async fn load(connection: &mut PgConnection, batch: &mut Batch<'_>, n
     }
     let tickets: Vec<_> = batch.tickets_needed().collect();
     for (key, needed) in tickets {
-        if let Some(ticket) = ticket_of(connection, key, needed).await? {
+        if let Some(ticket) = ticket_of(connection, key, needed, now).await? {
             batch.add_ticket(ticket);
         }
     }
@@ -42,7 +42,7 @@ pub(super) async fn load(connection: &mut PgConnection, batch: &mut Batch<'_>, n
             batch.add_ask(ask);
         }
     }
-    count_tickets(connection, batch).await
+    count_tickets(connection, batch, now).await
 }
 
 async fn fronts(
@@ -104,15 +104,17 @@ async fn open_asks(connection: &mut PgConnection, batch: &mut Batch<'_>, lines: 
     Ok(())
 }
 
-/// The one that lives longest: dead ones may not have been deleted yet.
+/// A live one: the session may have had another one before, which nobody has deleted yet.
 async fn ticket_of(
     connection: &mut PgConnection,
     key: &DocumentKey,
     needed: TicketNeeded<'_>,
+    now: Timestamp,
 ) -> Result<Option<Ticket>> {
     let row = sqlx::query(
         "SELECT * FROM lock_waiters WHERE owner_id = $1 AND tenant = $2 AND room = $3 AND document = $4
-           AND (lease_id = $5 OR session_id = $6 OR ($6 IS NULL AND request_id = $7)) ORDER BY expires_at DESC LIMIT 1",
+           AND expires_at > $8 AND (lease_id = $5 OR session_id = $6 OR ($6 IS NULL AND request_id = $7))
+         ORDER BY place LIMIT 1",
     )
     .bind(needed.owner.as_str())
     .bind(key.tenant.as_str())
@@ -121,6 +123,7 @@ async fn ticket_of(
     .bind(needed.lease_id)
     .bind(needed.session.map(SessionId::as_str))
     .bind(needed.request_id.map(RequestId::as_str))
+    .bind(now.millis())
     .fetch_optional(connection)
     .await?;
     row.as_ref().map(ticket).transpose()
@@ -148,7 +151,7 @@ async fn ask_of(connection: &mut PgConnection, key: &DocumentKey, needed: AskNee
 }
 
 /// Counted only where there is a limit, and no further than it.
-async fn count_tickets(connection: &mut PgConnection, batch: &mut Batch<'_>) -> Result<()> {
+async fn count_tickets(connection: &mut PgConnection, batch: &mut Batch<'_>, now: Timestamp) -> Result<()> {
     let (limit, waiters) = (batch.state.policy.waits_per_owner, batch.waiters());
     if limit == 0 || waiters.is_empty() {
         return Ok(());
@@ -157,13 +160,14 @@ async fn count_tickets(connection: &mut PgConnection, batch: &mut Batch<'_>) -> 
     let owners: Vec<_> = waiters.iter().map(|(_, owner)| owner.as_str()).collect();
     let rows = sqlx::query(
         "SELECT k.tenant, k.owner_id, (SELECT count(*) FROM
-           (SELECT 1 FROM lock_waiters AS w WHERE w.owner_id = k.owner_id AND w.tenant = k.tenant LIMIT $3) AS counted)
-           AS tickets
+           (SELECT 1 FROM lock_waiters AS w
+            WHERE w.owner_id = k.owner_id AND w.tenant = k.tenant AND w.expires_at > $4 LIMIT $3) AS counted) AS tickets
          FROM UNNEST($1::text[], $2::text[]) AS k (tenant, owner_id)",
     )
     .bind(tenants)
     .bind(owners)
     .bind(i64::from(limit))
+    .bind(now.millis())
     .fetch_all(connection)
     .await?;
     for row in rows {

@@ -33,7 +33,7 @@ pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>, now: Timestam
     }
     let tickets: Vec<_> = batch.tickets_needed().collect();
     for (key, needed) in tickets {
-        if let Some(ticket) = ticket_of(connection, key, needed)? {
+        if let Some(ticket) = ticket_of(connection, key, needed, now)? {
             batch.add_ticket(ticket);
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>, now: Timestam
         }
     }
     for owner in batch.waiters() {
-        let count = tickets_of(connection, &owner.0, &owner.1)?;
+        let count = tickets_of(connection, &owner.0, &owner.1, now)?;
         batch.state.owner_tickets.insert(owner, count);
     }
     Ok(())
@@ -73,12 +73,17 @@ fn last_place(connection: &Connection, key: &DocumentKey) -> Result<i64> {
     Ok(last.unwrap_or_default())
 }
 
-/// The one that lives longest: dead ones may not have been deleted yet.
-fn ticket_of(connection: &Connection, key: &DocumentKey, needed: TicketNeeded<'_>) -> Result<Option<Ticket>> {
+/// A live one: the session may have had another one before, which nobody has deleted yet.
+fn ticket_of(
+    connection: &Connection,
+    key: &DocumentKey,
+    needed: TicketNeeded<'_>,
+    now: Timestamp,
+) -> Result<Option<Ticket>> {
     connection
         .prepare_cached(&select_tickets(
-            "WHERE owner_id = ?1 AND tenant = ?2 AND room = ?3 AND document = ?4
-               AND (lease_id = ?5 OR session_id = ?6 OR (?6 IS NULL AND request_id = ?7)) ORDER BY expires_at DESC LIMIT 1",
+            "WHERE owner_id = ?1 AND tenant = ?2 AND room = ?3 AND document = ?4 AND expires_at > ?8
+               AND (lease_id = ?5 OR session_id = ?6 OR (?6 IS NULL AND request_id = ?7)) ORDER BY place LIMIT 1",
         ))?
         .query_row(
             params![
@@ -89,16 +94,17 @@ fn ticket_of(connection: &Connection, key: &DocumentKey, needed: TicketNeeded<'_
                 needed.lease_id,
                 needed.session.map(SessionId::as_str),
                 needed.request_id.map(RequestId::as_str),
+                now.millis(),
             ],
             ticket,
         )
         .optional()
 }
 
-fn tickets_of(connection: &Connection, tenant: &TenantId, owner: &OwnerId) -> Result<u32> {
+fn tickets_of(connection: &Connection, tenant: &TenantId, owner: &OwnerId, now: Timestamp) -> Result<u32> {
     connection
-        .prepare_cached("SELECT count(*) FROM lock_waiters WHERE owner_id = ?1 AND tenant = ?2")?
-        .query_row([owner.as_str(), tenant.as_str()], |row| row.get(0))
+        .prepare_cached("SELECT count(*) FROM lock_waiters WHERE owner_id = ?1 AND tenant = ?2 AND expires_at > ?3")?
+        .query_row(params![owner.as_str(), tenant.as_str(), now.millis()], |row| row.get(0))
 }
 
 fn open_asks(connection: &Connection, key: &DocumentKey) -> Result<Vec<Ask>> {
