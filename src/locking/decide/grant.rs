@@ -174,7 +174,7 @@ fn resume(lock: &Lock, command: &LockDocuments, now: Timestamp, decision: &mut D
 }
 
 /// `changes` are those of the command itself: what came before is in the state.
-fn check_limit(state: &State, command: &LockDocuments, changes: &[Change]) -> Result<(), Refusal> {
+pub(super) fn check_limit(state: &State, command: &LockDocuments, changes: &[Change]) -> Result<(), Refusal> {
     let limit = state.policy.locks_per_owner;
     let owner = (command.tenant.clone(), command.holder.owner.clone());
     let mut count = i64::from(state.owner_locks.get(&owner).copied().unwrap_or_default());

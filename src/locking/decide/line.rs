@@ -6,7 +6,7 @@ use super::{
         outcome::{Done, Failed},
     },
     Change, Decision, DocumentKey, EndReason, Lock, MemoLock, NotRead, Outcome, Refusal, State, Timestamp,
-    grant::{Grant, free_slot},
+    grant::{self, Grant, free_slot},
     live_locks, remember,
 };
 use crate::locking::Wanted;
@@ -89,6 +89,8 @@ pub(super) fn join(
         return Err(Refusal::RequestIdReused);
     }
     if known.is_none() {
+        // Whoever may not get one more would get it in the end: nobody is refused when its turn has come.
+        grant::check_limit(state, command, &[])?;
         check_limit(state, command)?;
     }
     let ticket = Ticket {
