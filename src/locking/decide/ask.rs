@@ -1,7 +1,7 @@
 //! Asks for a lock, and their answers.
 
 use super::{
-    super::{ASK_MS, Answer, AnswerAsk, AskForLock, CLAIM_MS, CancelAsk, RING_MS, Span, outcome::Done},
+    super::{ASK_MS, Answer, AnswerAsk, AskForLock, CLAIM_MS, CancelAsk, DocumentRow, RING_MS, Span, outcome::Done},
     Ask, AskOutcome, Change, Decision, DocumentKey, EndReason, Event, EventKind, Lock, NotRead, Outcome, Refusal,
     State, Timestamp,
     grant::Grant,
@@ -95,13 +95,14 @@ pub(super) fn answer(
                 ttl_seconds: state.policy.ttl_seconds,
                 span: Span::Claim(CLAIM_MS),
                 metadata: None,
-                document_version: saved.document_version.clone(),
+                document_version: None,
                 waited_ms: None,
                 // Those in line wait for this lock from now on.
                 is_wanted: true,
             };
-            let version = saved.document_version.clone().or_else(|| row.version.clone());
-            let row = super::super::DocumentRow { version, ..row.clone() };
+            // Of several holders another one may have saved since this one got its lock.
+            let version = document_version.clone().or_else(|| row.version.clone());
+            let row = DocumentRow { version, ..row.clone() };
             let granted = decision.grant(state, &row, grant, now);
             let granted_ask = decision.answer(ask, AskOutcome::Granted, message, &granted, now);
             for other in state.asks_for(lock).filter(|other| other.id != ask.id) {
