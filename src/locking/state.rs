@@ -131,7 +131,7 @@ pub enum Change {
     Remember {
         key: MemoKey,
         memo: Memo,
-        /// Nothing is written if another request has used the id meanwhile.
+        /// Nothing is written if another request has used the id meanwhile, and that is still remembered.
         if_unused: bool,
     },
     Forget(MemoKey),
@@ -188,7 +188,9 @@ impl State {
                 }
             }
             Change::Remember { key, memo, if_unused } => {
-                if !(*if_unused && self.memos.contains_key(key)) {
+                let oldest = memo.created_at.plus_millis(-self.policy.memo_retention_ms);
+                let is_used = self.memos.get(key).is_some_and(|known| known.created_at > oldest);
+                if !(*if_unused && is_used) {
                     self.memos.insert(key.clone(), memo.clone());
                 }
             }

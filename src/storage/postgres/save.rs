@@ -114,8 +114,11 @@ impl<'b> Net<'b> {
                     }
                 },
                 Change::Remember { key, memo, if_unused } => {
-                    let memos = if *if_unused { &mut net.memos_if_unused } else { &mut net.memos };
-                    memos.insert(key, memo);
+                    if *if_unused {
+                        net.memos_if_unused.entry(key).or_insert(memo);
+                    } else {
+                        net.memos.insert(key, memo);
+                    }
                     net.forgotten.remove(key);
                 }
                 Change::Forget(key) => {

@@ -25,7 +25,12 @@ pub(super) fn save(connection: &Connection, batch: &Batch<'_>, head: Head) -> Re
             Change::End { lock, .. } => statements.end(lock)?,
             Change::Document { key, row } => statements.document(key, row)?,
             Change::Version { key, version } => leave_version(connection, key, version)?,
-            Change::Remember { key, memo, if_unused } => remember(connection, key, memo, *if_unused)?,
+            Change::Remember { key, memo, if_unused } => {
+                let retention_ms = batch.state.policy.memo_retention_ms;
+                let forgotten = memo.created_at.plus_millis(-retention_ms);
+                let over = if *if_unused { forgotten } else { Timestamp::from_millis(i64::MAX) };
+                remember(connection, key, memo, over)?;
+            }
             Change::Forget(key) => forget(connection, key)?,
             Change::Queue(ticket) => line::queue(connection, ticket)?,
             Change::Dequeue(ticket) => line::dequeue(connection, ticket)?,
@@ -205,14 +210,15 @@ impl<'c> Statements<'c> {
     }
 }
 
-fn remember(connection: &Connection, key: &MemoKey, memo: &Memo, if_unused: bool) -> Result<()> {
+/// Writes over a memo that is not younger than `over`.
+fn remember(connection: &Connection, key: &MemoKey, memo: &Memo, over: Timestamp) -> Result<()> {
     let locks = memo::to_text(&memo.locks);
-    let otherwise = if if_unused { "IGNORE" } else { "REPLACE" };
     connection
-        .prepare_cached(&format!(
-            "INSERT OR {otherwise} INTO request_memos (tenant, owner_id, request_id, fingerprint, locks, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        ))?
+        .prepare_cached(
+            "INSERT INTO request_memos (tenant, owner_id, request_id, fingerprint, locks, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT DO UPDATE SET fingerprint = ?4, locks = ?5, created_at = ?6 WHERE created_at <= ?7",
+        )?
         .execute(params![
             key.tenant.as_str(),
             key.owner.as_str(),
@@ -220,6 +226,7 @@ fn remember(connection: &Connection, key: &MemoKey, memo: &Memo, if_unused: bool
             memo.fingerprint.0,
             locks,
             memo.created_at.millis(),
+            over.millis(),
         ])?;
     Ok(())
 }
