@@ -17,7 +17,7 @@ pub struct State {
     /// Rows that were read. A document nobody ever locked has the default row; one that is not here was not read, and
     /// nothing can be granted on it.
     pub documents: HashMap<DocumentKey, DocumentRow>,
-    /// Live and overdue ones, by document, in any order.
+    /// Live and overdue ones, by document, oldest first: whichever rule picks one picks the same in every database.
     pub locks: HashMap<DocumentKey, Vec<Lock>>,
     /// Of documents that somebody waits for, as far as they were read.
     pub lines: HashMap<DocumentKey, Line>,
@@ -153,6 +153,9 @@ impl State {
         for lock in locks {
             self.locks.entry(lock.key.clone()).or_default().push(lock);
         }
+        for locks in self.locks.values_mut().filter(|locks| !locks.is_sorted_by_key(|lock| lock.fencing_token)) {
+            locks.sort_unstable_by_key(|lock| lock.fencing_token);
+        }
     }
 
     pub(super) fn apply(&mut self, change: &Change) {
@@ -225,10 +228,13 @@ impl State {
         }
     }
 
-    /// Open asks for a lease.
+    /// Open asks for a lease, in the order in which they were asked.
     pub(super) fn asks_for(&self, lock: &Lock) -> impl Iterator<Item = &Ask> {
         let asks = self.asks.get(&lock.key).map(Vec::as_slice).unwrap_or_default();
-        asks.iter().filter(|ask| ask.lease_id == lock.lease_id && ask.outcome.is_none())
+        let open = asks.iter().filter(|ask| ask.lease_id == lock.lease_id && ask.outcome.is_none());
+        let mut open: Vec<_> = open.collect();
+        open.sort_unstable_by_key(|ask| (ask.asked_at, ask.id));
+        open.into_iter()
     }
 
     pub(super) fn locks_of(&self, key: &DocumentKey) -> &[Lock] {

@@ -59,13 +59,13 @@ pub(super) fn load(connection: &Connection, batch: &mut Batch<'_>, outages: &Out
         let row = document(&mut documents, key)?.unwrap_or_default();
         batch.state.documents.insert(key.clone(), row);
     }
+    let mut found = Vec::new();
     for key in batch.keys() {
-        let found: Vec<_> =
-            locks.query_map(names(key), |row| lock(row, key.clone(), outages))?.collect::<Result<_>>()?;
-        if !found.is_empty() {
-            batch.state.locks.insert(key.clone(), found);
+        for row in locks.query_map(names(key), |row| lock(row, key.clone(), outages))? {
+            found.push(row?);
         }
     }
+    batch.state.add_locks(found);
     for key in batch.line_keys().into_keys() {
         if !batch.state.documents.contains_key(key) {
             let row = document(&mut documents, key)?.unwrap_or_default();
