@@ -428,7 +428,7 @@ impl Writing {
                 columns.add("bigint[]", each().map(|ticket| ticket.joined_at.millis()));
                 columns.add("bigint[]", each().map(|ticket| ticket.expires_at.millis()));
             },
-            ") ON CONFLICT (tenant, room, document, place) DO UPDATE SET name = excluded.name,
+            ") ON CONFLICT (tenant, room, document, place) DO UPDATE SET name = excluded.name, kind = excluded.kind,
                 ttl_seconds = excluded.ttl_seconds, metadata = excluded.metadata, request_id = excluded.request_id,
                 fingerprint = excluded.fingerprint, expires_at = excluded.expires_at RETURNING 1)",
         );

@@ -190,7 +190,7 @@ pub(super) fn queue(connection: &Connection, ticket: &Ticket) -> Result<()> {
     connection
         .prepare_cached(&format!(
             "INSERT INTO lock_waiters ({}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
-             ON CONFLICT (tenant, room, document, place) DO UPDATE SET name = ?8, ttl_seconds = ?10, metadata = ?11,
+             ON CONFLICT (tenant, room, document, place) DO UPDATE SET name = ?8, kind = ?9, ttl_seconds = ?10, metadata = ?11,
                 request_id = ?12, fingerprint = ?13, expires_at = ?15",
             TicketColumn::LIST
         ))?
