@@ -121,7 +121,7 @@ impl Expire {
 }
 
 /// Extends locks by the server itself, each by its own ttl: those that are kept for sockets that have answered a ping, and
-/// grants that have been claimed.
+/// grants that have been claimed. It says and does nothing about asks: it is decided by locks alone.
 #[derive(Debug, Clone, Default)]
 pub struct Renew {
     pub leases: Vec<(DocumentKey, LeaseId)>,
@@ -243,9 +243,9 @@ pub enum AskNeeded<'c> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShortCut {
     No,
-    /// Unless it is refused, or meets a lock that somebody wants.
+    /// Unless it is refused, or somebody wants a lock of its document.
     Plain,
-    /// Whatever comes of it.
+    /// Unless it ends a lock that somebody wants.
     Always,
 }
 

@@ -108,11 +108,9 @@ impl<'c> Batch<'c> {
     /// Documents whose lines and asks are needed, with how many tickets may be served beyond the document's capacity.
     /// Once locks are loaded: a lock that is wanted says that somebody is there.
     pub fn line_keys(&self) -> BTreeMap<&'c DocumentKey, usize> {
-        let is_wanted =
-            |key: &DocumentKey| self.state.locks.get(key).is_some_and(|locks| locks.iter().any(|lock| lock.is_wanted));
         let mut keys = BTreeMap::new();
         for needs in self.needs() {
-            for key in needs.keys.iter().filter(|key| needs.lines || is_wanted(key)) {
+            for key in needs.keys.iter().filter(|key| needs.lines || is_wanted(&self.state, key)) {
                 *keys.entry(*key).or_default() += needs.ends;
             }
         }
@@ -156,21 +154,23 @@ impl<'c> Batch<'c> {
 
     /// Each command on the state the previous one left.
     pub fn decide(&mut self, now: Timestamp) -> Result<(), StorageError> {
-        self.decide_if(now, |_, _| true).map(drop)
+        self.decide_if(now, |_, _, _| true).map(drop)
     }
 
     /// The same, but decisions that are not accepted are not written: their commands are answered by their positions. Such a
-    /// command must be alone on its documents, since the state has gone on as if it had been accepted.
+    /// command must be alone on its documents, since the state has gone on as if it had been accepted. `accepts` also hears
+    /// whether somebody wanted one of those documents' locks before.
     pub fn decide_if(
         &mut self,
         now: Timestamp,
-        accepts: impl Fn(&Needs<'_>, &Decision) -> bool,
+        accepts: impl Fn(&Needs<'_>, bool, &Decision) -> bool,
     ) -> Result<Vec<usize>, StorageError> {
         let mut undecided = Vec::new();
         for (position, (command, needs)) in self.commands.iter().enumerate() {
+            let is_wanted = needs.keys.iter().any(|key| is_wanted(&self.state, key));
             let decision = decide(&mut self.state, command, now);
             let decision = decision.map_err(|not_read| StorageError::Conflict(not_read.to_string()))?;
-            if !accepts(needs, &decision) {
+            if !accepts(needs, is_wanted, &decision) {
                 undecided.push(position);
                 self.outcomes.push(Outcome::default());
                 continue;
@@ -187,4 +187,8 @@ impl<'c> Batch<'c> {
         let appended = Appended::after(base, self.events).into_iter().collect();
         Committed { outcomes: self.outcomes.into_iter().map(Ok).collect(), appended }
     }
+}
+
+fn is_wanted(state: &State, key: &DocumentKey) -> bool {
+    state.locks.get(key).is_some_and(|locks| locks.iter().any(|lock| lock.is_wanted))
 }

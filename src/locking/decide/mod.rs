@@ -47,7 +47,8 @@ pub struct NotRead(pub DocumentKey);
 pub fn decide(state: &mut State, command: &Command, now: Timestamp) -> Result<Decision, NotRead> {
     let mut decision = Decision::default();
     let keys: Vec<_> = distinct(command.needs().keys, |key| *key).collect();
-    settle(state, &keys, now, &mut decision)?;
+    let looks_at_asks = !matches!(command, Command::Renew(_));
+    settle(state, &keys, looks_at_asks, now, &mut decision)?;
     let settled = decision.changes.len();
     decision.outcome = match command {
         Command::Lock(lock) => grant::lock(state, lock, now, &mut decision)?,
@@ -64,13 +65,19 @@ pub fn decide(state: &mut State, command: &Command, now: Timestamp) -> Result<De
     };
     if decision.changes.len() > settled {
         decision.apply_after(settled, state);
-        settle(state, &keys, now, &mut decision)?;
+        settle(state, &keys, looks_at_asks, now, &mut decision)?;
     }
     Ok(decision)
 }
 
 /// Brings about what is due by now, and gives free slots to those who wait for them.
-fn settle(state: &mut State, keys: &[&DocumentKey], now: Timestamp, decision: &mut Decision) -> Result<(), NotRead> {
+fn settle(
+    state: &mut State,
+    keys: &[&DocumentKey],
+    looks_at_asks: bool,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> Result<(), NotRead> {
     for key in keys {
         let before = decision.changes.len();
         let mut overdue: Vec<_> = state.locks_of(key).iter().filter(|lock| !lock.is_live(now)).collect();
@@ -80,7 +87,9 @@ fn settle(state: &mut State, keys: &[&DocumentKey], now: Timestamp, decision: &m
             decision.end_overdue(state, lock, now);
         }
         decision.apply_after(before, state);
-        ask::expire(state, key, now, decision);
+        if looks_at_asks {
+            ask::expire(state, key, now, decision);
+        }
         line::serve(state, key, now, decision)?;
     }
     Ok(())
@@ -102,7 +111,11 @@ fn extend_leases(state: &State, renew: &Renew, now: Timestamp, decision: &mut De
     let mut outcome = Outcome::default();
     for (key, lease_id) in distinct(&renew.leases, |(_, lease_id)| *lease_id) {
         match live_locks(state, key, now).find(|lock| lock.lease_id == *lease_id).filter(is_kept) {
-            Some(lock) => outcome.done.push(decision.keep(state, lock.extended(lock.ttl_seconds, now), false)),
+            Some(lock) => {
+                let lock = lock.extended(lock.ttl_seconds, now);
+                decision.changes.push(Change::Keep(lock.clone()));
+                outcome.done.push(Done::Live { lock, resumed: false, asks: Vec::new(), activity_changed: false });
+            }
             None => outcome.failed.push(Failed { key: key.clone(), refusal: Refusal::NotFound }),
         }
     }

@@ -407,7 +407,7 @@ impl Session {
         self.known.sees(time.head, known, time.there)?;
         batch.state.token_floor = time.token_floor;
         let now = self.clock.told(time.now);
-        let left = batch.decide_if(now, |needs, decision| quick::accepts(needs, decision, quick))?;
+        let left = batch.decide_if(now, |needs, wanted, decision| quick::accepts(needs, wanted, decision, quick))?;
         let sequence = save::save(self.connection()?, &batch, time.head.head.epoch).await?;
         Ok(Decided { batch, left, time, sequence })
     }

@@ -21,18 +21,16 @@ pub(super) fn documents<'c>(commands: &[&'c Command]) -> Quick<'c> {
 }
 
 /// Whether what was decided by the locks alone may be written. A refusal may be old news: a statement that waited for a
-/// lock's row cannot see the row that has taken its place. And a lock that somebody wants must not end, nor its holder be
-/// answered, without a look at the line and the asks.
-pub(super) fn accepts(needs: &Needs<'_>, decision: &Decision, quick: &Quick<'_>) -> bool {
+/// lock's row cannot see the row that has taken its place. And where somebody wants a lock (`is_wanted`), none must end, nor
+/// a holder be answered, without a look at the line and the asks.
+pub(super) fn accepts(needs: &Needs<'_>, is_wanted: bool, decision: &Decision, quick: &Quick<'_>) -> bool {
     if !needs.keys.iter().any(|key| quick.contains(key)) {
         return true;
     }
     let ends_wanted = |change: &Change| matches!(change, Change::End { lock, .. } if lock.is_wanted);
-    let keeps_wanted = |change: &Change| matches!(change, Change::Keep(lock) if lock.is_wanted);
-    let has = |matching: &dyn Fn(&Change) -> bool| decision.changes.iter().any(matching);
     match needs.short_cut {
         ShortCut::No => true,
-        ShortCut::Plain => decision.outcome.failed.is_empty() && !has(&ends_wanted) && !has(&keeps_wanted),
-        ShortCut::Always => !has(&ends_wanted),
+        ShortCut::Plain => decision.outcome.failed.is_empty() && !is_wanted,
+        ShortCut::Always => !decision.changes.iter().any(ends_wanted),
     }
 }
