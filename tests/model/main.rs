@@ -24,7 +24,10 @@ use std::{
 use doclock::locking;
 use doclock::{
     auth::RoomGlobs,
-    locking::{Command, DocumentKey, EndReason, Event, EventKind, EventName, Lock, Outcome, Policy, names::TenantId},
+    locking::{
+        Ask, AskOutcome, Command, DocumentKey, EndReason, Event, EventKind, EventName, LeaseId, Lock, Outcome, Policy,
+        names::TenantId,
+    },
     settings::DatabaseUrl,
     storage::{Storage, Writer, Writers, event_log::Logged, queries::EventFilter},
     time::{
@@ -34,10 +37,11 @@ use doclock::{
 };
 use proptest::{collection::vec, prelude::*};
 use tempfile::TempDir;
+use uuid::Uuid;
 
 use crate::{
-    core::{Core, seen},
-    history::{History, history, keys, short_pauses},
+    core::{Came, Core, as_seen, seen},
+    history::{Act, History, history, keys, short_pauses},
     samples::NOW,
 };
 
@@ -72,7 +76,16 @@ impl Subject {
     /// Commits by one writer. Several writers at once are tested in tests/cluster.
     fn commit(&mut self, commands: &[Command]) -> Vec<Outcome> {
         let committed = self.writers.requests[0].commit(commands).unwrap();
-        committed.outcomes.into_iter().map(Result::unwrap).collect()
+        committed.outcomes.into_iter().map(|outcome| as_seen(outcome.unwrap())).collect()
+    }
+
+    /// What servers do by themselves.
+    fn chore(&mut self, act: &Act) -> Came {
+        match act {
+            Act::RenewTickets(leases) => Came::Gone(self.chores().renew_tickets(leases).unwrap()),
+            Act::DeleteDeadTickets => Came::Deleted(self.chores().delete_dead_tickets(1000).unwrap()),
+            Act::Decide(command) => panic!("this is not a chore: {command:?}"),
+        }
     }
 
     fn chores(&mut self) -> &mut Writer {
@@ -96,6 +109,19 @@ impl Subject {
         read.locks.iter().map(seen).collect()
     }
 
+    /// Live tickets, the first to be served first.
+    fn line(&self, key: &DocumentKey) -> Vec<LeaseId> {
+        block_on(self.storage.queries.line(key, self.clock.now(), 1000)).unwrap()
+    }
+
+    /// By id.
+    fn open_asks(&self) -> Vec<Ask> {
+        let (tenant, room) = (TenantId::default_tenant(), samples::key(0).room);
+        let mut open = block_on(self.storage.queries.open_asks(&tenant, &room, None, 1000)).unwrap();
+        open.sort_unstable_by_key(|ask| ask.id);
+        open
+    }
+
     /// The log of each document. Commands of a batch on different documents may pass each other.
     fn log(&self) -> Vec<Vec<Told>> {
         let (tenant, all) = (TenantId::default_tenant(), RoomGlobs::all());
@@ -108,6 +134,10 @@ impl Subject {
             owner: event.owner_id.clone(),
             token: event.fencing_token,
             reason: event.reason,
+            waited_ms: event.waited_ms,
+            recipient: event.recipient.clone(),
+            version: event.body.document_version.clone(),
+            ask: event.body.ask.as_ref().map(|ask| (ask.id, ask.outcome.as_deref().and_then(AskOutcome::from_name))),
         };
         keys().into_iter().map(|key| of(key).map(told).collect()).collect()
     }
@@ -120,6 +150,10 @@ struct Told {
     owner: String,
     token: i64,
     reason: Option<EndReason>,
+    waited_ms: Option<i64>,
+    recipient: Option<String>,
+    version: Option<String>,
+    ask: Option<(Uuid, Option<AskOutcome>)>,
 }
 
 /// Runs the future on the runtime of the read pool, which keeps running between calls.
@@ -135,36 +169,58 @@ fn told_by_rules(core: &Core) -> Vec<Vec<Told>> {
         owner: event.lock.holder.owner.to_string(),
         token: event.lock.fencing_token,
         reason: match &event.kind {
+            EventKind::Unlocked { reason, .. } => Some(*reason),
             EventKind::Locked { .. }
             | EventKind::Saved
             | EventKind::HandoverAsked(_)
             | EventKind::HandoverAnswered(_) => None,
-            EventKind::Unlocked { reason, .. } => Some(*reason),
+        },
+        waited_ms: if let EventKind::Locked { waited_ms } = event.kind { waited_ms } else { None },
+        recipient: event.recipient().map(ToString::to_string),
+        version: event.lock.document_version.as_ref().map(ToString::to_string),
+        ask: match &event.kind {
+            EventKind::HandoverAsked(ask) | EventKind::HandoverAnswered(ask) => Some((ask.id, ask.outcome)),
+            EventKind::Locked { .. } | EventKind::Unlocked { .. } | EventKind::Saved => None,
         },
     };
     let of = |key: DocumentKey| core.events.iter().filter(move |event| event.lock.key == key);
     keys().into_iter().map(|key| of(key).map(told).collect()).collect()
 }
 
-/// Each batch is as long as `cuts` says, but no longer than until time passes.
+/// Each batch is as long as `cuts` says, but no longer than until time passes or a job writes.
 fn check(home: Home, history: &History, cuts: &[usize]) {
-    let policy = Policy { locks_per_owner: history.locks_per_owner, ..Policy::default() };
-    let (mut subject, mut core) = (block_on(Subject::new(home, policy)), Core::new(policy));
-    let commands = history.commands();
-    let (mut rest, mut cuts) = (&commands[..], cuts.iter().cycle());
-    while let Some((after_ms, _)) = rest.first() {
-        let length = 1 + rest[1..].iter().take(cuts.next().unwrap() - 1).take_while(|(ms, _)| *ms == 0).count();
-        let batch: Vec<_> = rest[..length].iter().map(|(_, command)| command.clone()).collect();
-        subject.pass(*after_ms);
-        let now = subject.clock.now();
-        let expected: Vec<_> = batch.iter().map(|command| core.commit(command, now)).collect();
-        assert_eq!(subject.commit(&batch), expected, "{batch:#?}");
-        for key in keys() {
-            assert_eq!(subject.live(&key), core.live(&key, now), "{batch:#?}");
+    let (mut subject, mut core) = (block_on(Subject::new(home, history.policy())), Core::new(history.policy()));
+    let (mut play, mut cuts) = (history.play(), cuts.iter().cycle());
+    let (mut batch, mut expected) = (Vec::new(), Vec::new());
+    let mut at_most = 0;
+    while let Some((after_ms, act)) = play.next(&core, subject.clock.now()) {
+        let is_next = matches!(act, Act::Decide(_)) && after_ms == 0 && batch.len() < at_most;
+        if !is_next {
+            compare(&mut subject, &core, std::mem::take(&mut batch), &std::mem::take(&mut expected));
+            at_most = *cuts.next().unwrap();
+            subject.pass(after_ms);
         }
-        rest = &rest[length..];
+        let came = core.act(&act, subject.clock.now());
+        match (act, came) {
+            (Act::Decide(command), Came::Decided(outcome)) => {
+                batch.push(command);
+                expected.push(outcome);
+            }
+            (act, came) => assert_eq!(subject.chore(&act), came, "{act:?}"),
+        }
     }
+    compare(&mut subject, &core, batch, &expected);
     assert_eq!(subject.log(), told_by_rules(&core));
+}
+
+fn compare(subject: &mut Subject, core: &Core, batch: Vec<Command>, expected: &[Outcome]) {
+    assert_eq!(subject.commit(&batch), expected, "{batch:#?}");
+    let now = subject.clock.now();
+    for key in keys() {
+        assert_eq!(subject.live(&key), core.live(&key, now), "{batch:#?}");
+        assert_eq!(subject.line(&key), core.line(&key, now), "{batch:#?}");
+    }
+    assert_eq!(subject.open_asks(), core.open_asks(), "{batch:#?}");
 }
 
 fn cases(cases: u32) -> ProptestConfig {

@@ -9,11 +9,11 @@ use proptest::{
 
 use super::every_refusal;
 use crate::locking::{
-    Command, Done, EndReason, Event, EventKind, Expire, Outcome, Policy, Refusal,
+    AskOutcome, Command, DocumentKey, Done, EndReason, Event, EventKind, Expire, Timestamp,
     testing::{
-        core::{Core, seen},
-        history::{History, history, keys, long_pauses},
-        model::{Known, Model},
+        core::{Came, Core},
+        history::{Act, History, history, keys, long_pauses},
+        model::{Model, Told},
         samples::NOW,
     },
 };
@@ -36,91 +36,135 @@ fn ls_inv_001_to_004_hold_in_ten_thousand_histories() {
         panic!("{failure}");
     }
     let met = met.into_inner();
-    // The histories know neither lines nor asks yet.
-    let reasons = EndReason::ALL.into_iter().filter(|reason| *reason != EndReason::HandedOver).map(EndReason::name);
-    let answers = ["granted", "resumed", "repeated", "extended", "lingers"];
-    let is_new = |name: &&str| ["TooManyWaits", "AskedTooSoon", "AskNotFound"].contains(name);
-    let refusals = every_refusal::VARIANTS.iter().copied().filter(|name| !is_new(name));
-    let expected = refusals.chain(answers).chain(reasons);
+    let answers = [
+        "granted",
+        "resumed",
+        "repeated",
+        "extended",
+        "lingers",
+        "saved",
+        "waits",
+        "waits on",
+        "served",
+        "claimed",
+        "left",
+        "asked",
+        "asked again",
+        "gone",
+        "dead",
+    ];
+    let reasons = EndReason::ALL.into_iter().map(EndReason::name);
+    let outcomes = AskOutcome::ALL.into_iter().map(AskOutcome::name);
+    let expected = every_refusal::VARIANTS.iter().copied().chain(answers).chain(reasons).chain(outcomes);
     for name in expected {
         assert!(met.get(name).is_some_and(|count| *count >= 100), "{name} was hardly ever met: {met:?}");
     }
 }
 
 fn check(history: &History, met: &mut Met) -> Result<(), String> {
-    let policy = Policy { locks_per_owner: history.locks_per_owner, ..Policy::default() };
-    let (mut core, mut model, mut now) = (Core::new(policy), Model::new(policy), NOW);
-    let everything = Command::Expire(Expire { keys: keys() });
-    let commands = history.commands();
-    for (after_ms, command) in commands.iter().chain([&(0, everything)]) {
-        now = now.plus_millis((*after_ms).into());
-        let answered = as_seen(core.commit(command, now));
-        let expected = model.answer(command, now);
-        if answered != expected {
-            return Err(format!("{command:#?}\nwas answered {answered:#?}\ninstead of {expected:#?}"));
+    let (mut core, mut model, mut now) = (Core::new(history.policy()), Model::new(history.policy()), NOW);
+    let everything = Act::Decide(Command::Expire(Expire { keys: keys() }));
+    let (mut play, mut is_over) = (history.play(), false);
+    while !is_over {
+        let (after_ms, act) = play.next(&core, now).unwrap_or_else(|| {
+            is_over = true;
+            (0, everything.clone())
+        });
+        now = now.plus_millis(after_ms.into());
+        let (came, expected) = (core.act(&act, now), model.act(&act, now));
+        if came != expected {
+            return Err(format!("of {act:#?}\ncame {came:#?}\ninstead of {expected:#?}"));
         }
-        tally(command, &answered, met);
+        tally(&act, &came, met);
+        if core.open_asks() != model.open_asks() {
+            return Err(format!("{act:#?}\nleft {:#?}\ninstead of {:#?}", core.open_asks(), model.open_asks()));
+        }
         for key in keys() {
-            let live = core.live(&key, now);
-            let expected = model.live(&key);
-            if live != expected {
-                return Err(format!("{command:#?}\nleft {live:#?}\ninstead of {expected:#?}"));
+            let left = (core.live(&key, now), core.line(&key, now));
+            let expected = (model.live(&key), model.waiting(&key));
+            if left != expected {
+                return Err(format!("{act:#?}\nleft {left:#?}\ninstead of {expected:#?}"));
             }
+            check_slots(&core, &key, now).map_err(|reason| format!("{reason} after {act:#?}"))?;
         }
     }
-    for known in &model.locks {
-        check_log(known, &core.events)?;
-        if let Some(ending) = &known.ended {
-            *met.entry(ending.reason.name()).or_default() += 1;
+    for key in keys() {
+        let told: Vec<_> = core.events.iter().filter(|event| event.lock.key == key).map(Told::by).collect();
+        let expected = model.log_of(&key);
+        if told != expected {
+            return Err(format!("the log tells {told:#?}\ninstead of {expected:#?}"));
         }
+    }
+    core.events.iter().for_each(|event| tally_event(event, met));
+    Ok(())
+}
+
+/// What must hold of every document at any time, said once more without the model: as many live locks as there may be at
+/// most, each in a slot of its own, and as many as that while anyone waits, as soon as what is overdue has been noticed.
+fn check_slots(core: &Core, key: &DocumentKey, now: Timestamp) -> Result<(), String> {
+    let (live, capacity) = (core.live(key, now), core.state.documents[key].capacity);
+    let mut slots: Vec<_> = live.iter().map(|lock| lock.slot).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    if slots.len() != live.len() || slots.iter().any(|slot| *slot >= capacity) {
+        return Err(format!("{live:#?} are too many for {capacity}"));
+    }
+    let is_noticed = core.state.locks_of(key).len() == live.len();
+    let line = core.line(key, now);
+    if is_noticed && !line.is_empty() && live.len() < capacity as usize {
+        return Err(format!("a slot is free while {line:?} wait"));
     }
     Ok(())
 }
 
-fn tally(command: &Command, outcome: &Outcome, met: &mut Met) {
-    let refused = outcome.failed.iter().map(|failed| every_refusal::name(&failed.refusal));
-    let done = outcome.done.iter().filter_map(|done| match (command, done) {
-        (Command::Lock(_), Done::Live { resumed: true, .. }) => Some("resumed"),
+fn tally(act: &Act, came: &Came, met: &mut Met) {
+    let mut count = |name| *met.entry(name).or_default() += 1;
+    let (command, outcome) = match (act, came) {
+        (Act::Decide(command), Came::Decided(outcome)) => (command, outcome),
+        (_, Came::Gone(gone)) => return gone.iter().for_each(|_| count("gone")),
+        (_, Came::Deleted(deleted)) => return (0..*deleted).for_each(|_| count("dead")),
+        (_, Came::Decided(_)) => return,
+    };
+    outcome.failed.iter().for_each(|failed| count(every_refusal::name(&failed.refusal)));
+    outcome.done.iter().filter_map(|done| what(command, done)).for_each(count);
+}
+
+fn what(command: &Command, done: &Done) -> Option<&'static str> {
+    Some(match (command, done) {
+        (Command::Lock(_), Done::Live { resumed: true, .. }) => "resumed",
         (Command::Lock(asked), Done::Live { lock, .. }) => {
             let is_new = asked.wanted.iter().any(|wanted| wanted.lease_id == lock.lease_id);
-            Some(if is_new { "granted" } else { "repeated" })
+            if is_new { "granted" } else { "repeated" }
         }
-        (Command::Extend(_), Done::Live { .. }) => Some("extended"),
-        (Command::Release(_), Done::Live { .. }) => Some("lingers"),
-        _ => None,
-    });
-    for name in refused.chain(done) {
-        *met.entry(name).or_default() += 1;
-    }
+        (Command::Lock(asked), Done::Waiting { ticket, .. }) => {
+            if asked.wanted[0].lease_id == ticket.lease_id {
+                "waits"
+            } else {
+                "waits on"
+            }
+        }
+        (Command::Extend(_), Done::Live { .. }) => "extended",
+        (Command::Release(_), Done::Live { .. }) => "lingers",
+        (Command::Renew(_), Done::Live { .. }) => "claimed",
+        (_, Done::LeftLine) => "left",
+        (Command::Ask(asked), Done::Asked(ask)) => {
+            if asked.id == ask.id {
+                "asked"
+            } else {
+                "asked again"
+            }
+        }
+        _ => return None,
+    })
 }
 
-/// Each lock begins once and ends once, and the log says how.
-fn check_log(known: &Known, log: &[Event]) -> Result<(), String> {
-    let of_lock = log.iter().filter(|event| event.lock.lease_id == known.lock.lease_id);
-    let told: Vec<_> = of_lock
-        .filter_map(|event| match &event.kind {
-            EventKind::Locked { .. } => Some(None),
-            EventKind::Unlocked { reason, .. } => Some(Some(*reason)),
-            EventKind::Saved | EventKind::HandoverAsked(_) | EventKind::HandoverAnswered(_) => None,
-        })
-        .collect();
-    let mut expected = vec![None];
-    expected.extend(known.ended.iter().map(|ending| Some(ending.reason)));
-    if told == expected { Ok(()) } else { Err(format!("the log tells {told:?} of {known:#?}")) }
-}
-
-fn as_seen(mut outcome: Outcome) -> Outcome {
-    for done in &mut outcome.done {
-        if let Done::Live { lock, .. } = done {
-            *lock = seen(lock);
-        }
-    }
-    for failed in &mut outcome.failed {
-        if let Refusal::Held { lock, .. } | Refusal::NotOwner { lock } | Refusal::TakeOverForbidden { lock } =
-            &mut failed.refusal
-        {
-            **lock = seen(lock);
-        }
-    }
-    outcome
+fn tally_event(event: &Event, met: &mut Met) {
+    let name = match &event.kind {
+        EventKind::Locked { waited_ms: Some(_) } => "served",
+        EventKind::Locked { waited_ms: None } | EventKind::HandoverAsked(_) => return,
+        EventKind::Unlocked { reason, .. } => reason.name(),
+        EventKind::Saved => "saved",
+        EventKind::HandoverAnswered(ask) => ask.outcome.map_or("open", AskOutcome::name),
+    };
+    *met.entry(name).or_default() += 1;
 }

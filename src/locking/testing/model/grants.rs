@@ -1,9 +1,25 @@
 //! Locking: resume, grant, take over or refuse.
 
-use super::{Known, Model, all_or_nothing, each, failed, firsts, live};
+use super::{Known, Model, Told, all_or_nothing, each, failed, firsts, single};
 use crate::locking::{
-    Activity, Done, EndReason, LeaseId, Lock, LockDocuments, Outcome, Refusal, Span, Wanted, names::OwnerId,
+    Activity, DocumentKey, Done, EndReason, Holder, LeaseId, Lock, LockDocuments, Metadata, Outcome, Refusal, Span,
+    Wanted,
+    names::{DocumentVersion, OwnerId},
 };
+
+pub(super) struct NewLock<'a> {
+    pub key: &'a DocumentKey,
+    pub lease: LeaseId,
+    pub slot: u32,
+    pub capacity: u32,
+    pub holder: &'a Holder,
+    pub ttl_seconds: u32,
+    pub span: Span,
+    pub metadata: Option<Metadata>,
+    /// What the holder starts from, if the document has no version yet.
+    pub version: Option<DocumentVersion>,
+    pub waited_ms: Option<i64>,
+}
 
 impl Model {
     pub(super) fn lock(&mut self, asked: &LockDocuments) -> Outcome {
@@ -16,6 +32,11 @@ impl Model {
         }
         let mut after = self.clone();
         let outcome = all_or_nothing(each(&wanted, |wanted| (wanted.key.clone(), after.lock_one(asked, wanted))));
+        if let Some(Refusal::Held { lock, is_you, .. }) = outcome.failed.first().map(|failed| failed.refusal.clone())
+            && asked.waits
+        {
+            return single(&keys[0], self.join(asked, &wanted[0], lock, is_you));
+        }
         if outcome.failed.is_empty() {
             *self = after;
             self.remember(&asked.holder.owner, asked.request.as_ref(), false, &outcome);
@@ -26,7 +47,7 @@ impl Model {
     fn lock_one(&mut self, asked: &LockDocuments, wanted: &Wanted) -> Result<Done, Refusal> {
         let live = self.live(&wanted.key);
         let is_own = |lock: &&Lock| lock.holder.owner == asked.holder.owner;
-        let in_force = if live.is_empty() { None } else { self.capacities.get(&wanted.key).copied() };
+        let in_force = self.capacity_in_force(&wanted.key);
         if let (Some(in_force), Some(named)) = (in_force, asked.capacity)
             && in_force != named
         {
@@ -37,9 +58,7 @@ impl Model {
         if let Some(lock) = live.iter().filter(is_own).find(has_session) {
             return Ok(self.resume(lock.lease_id, asked));
         }
-        let mut slots = 0..capacity;
-        let free = slots.find(|slot| live.iter().all(|lock| lock.slot != *slot));
-        let slot = match (free, asked.takeover) {
+        let slot = match (self.free_slot(&wanted.key, capacity), asked.takeover) {
             (Some(slot), _) => slot,
             (None, None) => return Err(held(&live, &asked.holder.owner)),
             (None, Some(takeover)) => {
@@ -55,53 +74,78 @@ impl Model {
                 loser.slot
             }
         };
-        self.grant(asked, wanted, slot, capacity)
+        self.check_limit(&asked.holder.owner)?;
+        let lock = self.new_lock(NewLock {
+            key: &wanted.key,
+            lease: wanted.lease_id,
+            slot,
+            capacity,
+            holder: &asked.holder,
+            ttl_seconds: asked.ttl_seconds.unwrap_or(self.policy.ttl_seconds),
+            span: Span::Ttl,
+            metadata: asked.metadata.clone(),
+            version: asked.document_version.clone(),
+            waited_ms: None,
+        });
+        Ok(self.live_done(&lock, false))
     }
 
     fn resume(&mut self, lease: LeaseId, asked: &LockDocuments) -> Done {
         self.set_ttl(lease, asked.ttl_seconds);
         let known = self.known(lease);
         known.lock.hold += 1;
-        live(known.lock.clone(), true)
+        known.lock.holder = asked.holder.clone();
+        let lock = known.lock.clone();
+        self.live_done(&lock, true)
     }
 
-    fn grant(&mut self, asked: &LockDocuments, wanted: &Wanted, slot: u32, capacity: u32) -> Result<Done, Refusal> {
-        let is_own = |known: &&Known| known.ended.is_none() && known.lock.holder.owner == asked.holder.owner;
+    pub(super) fn check_limit(&self, owner: &OwnerId) -> Result<(), Refusal> {
+        let is_own = |known: &&Known| known.ended.is_none() && known.lock.holder.owner == *owner;
         let limit = self.policy.locks_per_owner;
         if limit > 0 && self.locks.iter().filter(is_own).count() >= limit as usize {
             return Err(Refusal::LimitReached { limit });
         }
-        let token = self.tokens.entry(wanted.key.clone()).or_default();
+        Ok(())
+    }
+
+    pub(super) fn new_lock(&mut self, new: NewLock<'_>) -> Lock {
+        let token = self.tokens.entry(new.key.clone()).or_default();
         *token += 1;
-        if !self.versions.contains_key(&wanted.key)
-            && let Some(version) = &asked.document_version
+        let fencing_token = *token;
+        if !self.versions.contains_key(new.key)
+            && let Some(version) = new.version
         {
-            self.versions.insert(wanted.key.clone(), version.clone());
+            self.versions.insert(new.key.clone(), version);
         }
-        self.capacities.insert(wanted.key.clone(), capacity);
-        let ttl_seconds = asked.ttl_seconds.unwrap_or(self.policy.ttl_seconds);
-        let expires_at = self.now.plus_seconds(ttl_seconds);
+        self.capacities.insert(new.key.clone(), new.capacity);
+        let span_ms = match new.span {
+            Span::Ttl => i64::from(new.ttl_seconds) * 1000,
+            Span::Linger(millis) | Span::Claim(millis) => millis.into(),
+        };
+        let expires_at = self.now.plus_millis(span_ms);
         let lock = Lock {
-            key: wanted.key.clone(),
-            slot,
-            lease_id: wanted.lease_id,
+            key: new.key.clone(),
+            slot: new.slot,
+            lease_id: new.lease,
             hold: 1,
-            fencing_token: *token,
-            holder: asked.holder.clone(),
+            fencing_token,
+            holder: new.holder.clone(),
             acquired_at: self.now,
             expires_at,
             due_at: expires_at,
-            ttl_seconds,
-            metadata: asked.metadata.clone(),
-            document_version: self.versions.get(&wanted.key).cloned(),
-            span: Span::Ttl,
+            ttl_seconds: new.ttl_seconds,
+            metadata: new.metadata,
+            document_version: self.versions.get(new.key).cloned(),
+            span: new.span,
             activity: Activity::Active,
             active_at: self.now,
             is_wanted: false,
             extend_ids: Vec::new(),
         };
         self.locks.push(Known { lock: lock.clone(), ended: None, rank: 0, heartbeats: Vec::new() });
-        Ok(live(lock, false))
+        let told = Told::Locked { lease: new.lease, token: fencing_token, waited_ms: new.waited_ms };
+        self.log.push((new.key.clone(), told));
+        lock
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is known of the past: which lock is meant, how one ended, what a request did when it was sent before.
 
-use super::{Known, Model, Past, each, live};
+use super::{Known, Model, Past, each};
 use crate::locking::{DocumentKey, Done, LeaseId, Lock, Named, Outcome, Refusal, Request, names::OwnerId};
 
 const DAY_MS: i64 = 86_400_000;
@@ -13,6 +13,7 @@ impl Model {
         let fits = |lock: &&Lock| {
             named.lease_id.is_none_or(|lease| lease == lock.lease_id)
                 && (named.session.is_none() || named.session == lock.holder.session)
+                && named.hold.is_none_or(|hold| hold == lock.hold)
                 && (!is_nothing_named || (own.len() == 1 && lock.holder.session.is_none()))
         };
         if let Some(lock) = own.iter().find(fits) {
@@ -86,7 +87,7 @@ impl Model {
         each(&told, |(key, (lease, resumed))| {
             let known = self.locks.iter().find(|known| known.lock.lease_id == *lease).unwrap();
             let done = match &known.ended {
-                None => Ok(live(known.lock.clone(), *resumed)),
+                None => Ok(self.live_done(&known.lock, *resumed)),
                 Some(ending) => Err(Refusal::Ended(ending.reason)),
             };
             ((*key).clone(), done)

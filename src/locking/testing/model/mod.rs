@@ -1,37 +1,48 @@
-//! What should be answered, by the contract and by decision 0004, in the plainest way there is: every lock that ever was
-//! stays in one list with how it ended, and each question is answered by looking through all of it.
+//! What should be answered, by the contract and by decision 0004, in the plainest way there is: every lock, ticket and ask
+//! that ever was stays in a list with how it ended, and each question is answered by looking through all of it.
 //!
 //! It must share nothing with `decide` but the types of questions and answers.
 
+mod asks;
 mod grants;
+mod holders;
+mod line;
+mod log;
 mod memory;
 
 use std::collections::HashMap;
 
+pub use self::log::Told;
+use super::{core::Came, history::Act};
 use crate::locking::{
-    Command, DocumentKey, Done, EndReason, Ending, Extend, Failed, Fingerprint, ForceUnlock, LeaseId, Lock, Named,
-    Outcome, Policy, Refusal, Release, Span, Timestamp, Unlock,
+    Ask, Command, DocumentKey, Done, EndReason, Ending, Failed, Fingerprint, LeaseId, Lock, Outcome, Policy, Refusal,
+    Timestamp,
     names::{DocumentVersion, OwnerId, RequestId},
 };
+use line::Waiter;
 
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     policy: Policy,
     now: Timestamp,
     /// In the order of their grants.
-    pub locks: Vec<Known>,
+    locks: Vec<Known>,
+    /// In the order in which they came.
+    line: Vec<Waiter>,
+    asks: Vec<Ask>,
     tokens: HashMap<DocumentKey, i64>,
     capacities: HashMap<DocumentKey, u32>,
     versions: HashMap<DocumentKey, DocumentVersion>,
     requests: HashMap<(OwnerId, RequestId), Past>,
     endings: usize,
+    log: Vec<(DocumentKey, Told)>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Known {
-    /// As it was last, without what only expiry and heartbeats need to know.
-    pub lock: Lock,
-    pub ended: Option<Ending>,
+struct Known {
+    /// As it was last, without what only expiry, heartbeats and the line need to know.
+    lock: Lock,
+    ended: Option<Ending>,
     /// How many locks had ended before it did.
     rank: usize,
     heartbeats: Vec<RequestId>,
@@ -51,33 +62,57 @@ impl Model {
         Self { policy, ..Self::default() }
     }
 
-    pub fn answer(&mut self, command: &Command, now: Timestamp) -> Outcome {
+    pub fn act(&mut self, act: &Act, now: Timestamp) -> Came {
         self.now = now;
-        self.end_overdue();
-        match command {
+        match act {
+            Act::Decide(command) => Came::Decided(self.answer(command)),
+            Act::RenewTickets(leases) => Came::Gone(self.renew_tickets(leases)),
+            Act::DeleteDeadTickets => Came::Deleted(self.delete_dead_tickets()),
+        }
+    }
+
+    fn answer(&mut self, command: &Command) -> Outcome {
+        let keys = firsts(&documents(command), Clone::clone);
+        // The server's own renewals look at nothing but locks and the line.
+        let looks_at_asks = !matches!(command, Command::Renew(_));
+        keys.iter().for_each(|key| self.settle(key, looks_at_asks));
+        let outcome = match command {
             Command::Lock(lock) => self.lock(lock),
             Command::Extend(extend) => self.extend(extend),
             Command::Unlock(unlock) => self.unlock(unlock),
             Command::Release(release) => self.release(release),
             Command::ForceUnlock(force) => self.force_unlock(force),
             Command::Expire(_) => Outcome::default(),
-            Command::Renew(_)
-            | Command::LeaveLine(_)
-            | Command::Ask(_)
-            | Command::Answer(_)
-            | Command::CancelAsk(_) => panic!("the histories do not have it yet: {command:?}"),
+            Command::Renew(renew) => self.renew(renew),
+            Command::LeaveLine(leave) => single(&leave.key, self.leave(leave)),
+            Command::Ask(ask) => single(&ask.key, self.ask(ask)),
+            Command::Answer(answer) => single(&answer.key, self.answer_ask(answer)),
+            Command::CancelAsk(cancel) => single(&cancel.key, self.cancel_ask(cancel)),
+        };
+        keys.iter().for_each(|key| self.settle(key, looks_at_asks));
+        outcome
+    }
+
+    /// What time has brought about on a document.
+    fn settle(&mut self, key: &DocumentKey, looks_at_asks: bool) {
+        self.end_overdue(key);
+        if looks_at_asks {
+            self.end_unanswered(key);
         }
+        self.serve(key);
     }
 
     /// Oldest first.
     pub fn live(&self, key: &DocumentKey) -> Vec<Lock> {
-        let live = self.locks.iter().filter(|known| known.ended.is_none() && known.lock.key == *key);
+        let is_live = |known: &&Known| known.ended.is_none() && known.lock.expires_at > self.now;
+        let live = self.locks.iter().filter(|known| known.lock.key == *key).filter(is_live);
         live.map(|known| known.lock.clone()).collect()
     }
 
-    fn end_overdue(&mut self) {
+    fn end_overdue(&mut self, key: &DocumentKey) {
         let is_overdue = |known: &&Known| known.ended.is_none() && known.lock.expires_at <= self.now;
-        let mut overdue: Vec<_> = self.locks.iter().filter(is_overdue).map(|known| known.lock.clone()).collect();
+        let of_document = self.locks.iter().filter(|known| known.lock.key == *key);
+        let mut overdue: Vec<_> = of_document.filter(is_overdue).map(|known| known.lock.clone()).collect();
         overdue.sort_by_key(|lock| lock.expires_at);
         for lock in overdue {
             let lingered = lock.span.linger_ms().is_some();
@@ -89,101 +124,42 @@ impl Model {
         self.locks.iter_mut().find(|known| known.lock.lease_id == lease).unwrap()
     }
 
+    /// Whoever asked for it asked in vain.
     fn end(&mut self, lease: LeaseId, reason: EndReason, at: Timestamp) -> Done {
+        let done = self.note_end(lease, reason, at);
+        self.end_asks_for(lease);
+        done
+    }
+
+    fn note_end(&mut self, lease: LeaseId, reason: EndReason, at: Timestamp) -> Done {
         self.endings += 1;
         let rank = self.endings;
         let known = self.known(lease);
         (known.ended, known.rank) = (Some(Ending { reason, at }), rank);
-        Done::Ended { key: known.lock.key.clone(), fencing_token: known.lock.fencing_token }
+        let lock = known.lock.clone();
+        self.log.push((lock.key.clone(), Told::Unlocked { lease, reason }));
+        Done::Ended { key: lock.key, fencing_token: lock.fencing_token }
     }
 
-    /// A heartbeat or a resume.
-    fn set_ttl(&mut self, lease: LeaseId, ttl_seconds: Option<u32>) {
-        let now = self.now;
-        let lock = &mut self.known(lease).lock;
-        lock.ttl_seconds = ttl_seconds.unwrap_or(lock.ttl_seconds);
-        lock.span = Span::Ttl;
-        lock.expires_at = now.plus_seconds(lock.ttl_seconds);
-        lock.due_at = lock.expires_at;
+    fn live_done(&self, lock: &Lock, resumed: bool) -> Done {
+        let asks = self.asks_for(lock.lease_id);
+        Done::Live { lock: lock.clone(), resumed, asks, activity_changed: false }
     }
+}
 
-    fn extend(&mut self, asked: &Extend) -> Outcome {
-        let keys = firsts(&asked.keys, Clone::clone);
-        match self.past(&asked.owner, asked.request.as_ref()) {
-            Some(Err(refusal)) => return Outcome { failed: vec![failed(&keys[0], refusal)], ..Outcome::default() },
-            Some(Ok(past)) => return self.as_they_are(&keys, &past),
-            None => {}
-        }
-        let outcome = each(&keys, |key| {
-            let done = self.meant(key, &asked.owner, &asked.named).map(|lease| {
-                self.set_ttl(lease, asked.ttl_seconds);
-                live(self.known(lease).lock.clone(), false)
-            });
-            ((*key).clone(), done)
-        });
-        if let (true, Some(request)) = (outcome.failed.is_empty(), &asked.request) {
-            self.remember(&asked.owner, Some(request), true, &outcome);
-            for done in &outcome.done {
-                self.known(self.lease_of(done)).heartbeats.push(request.id.clone());
-            }
-        }
-        outcome
-    }
-
-    fn unlock(&mut self, asked: &Unlock) -> Outcome {
-        let keys = firsts(&asked.keys, Clone::clone);
-        match self.past(&asked.owner, asked.request.as_ref()) {
-            Some(Err(refusal)) => return Outcome { failed: vec![failed(&keys[0], refusal)], ..Outcome::default() },
-            Some(Ok(past)) => {
-                let token = |lease| self.clone().known(lease).lock.fencing_token;
-                let told = keys.iter().zip(past.locks).map(|(key, (lease, _))| (key, token(lease)));
-                let done = told.map(|(key, fencing_token)| Done::Ended { key: (*key).clone(), fencing_token });
-                return Outcome { done: done.collect(), failed: Vec::new() };
-            }
-            None => {}
-        }
-        let outcome = each(&keys, |key| {
-            let done = self.meant(key, &asked.owner, &asked.named).map(|lease| {
-                if let Some(version) = &asked.document_version {
-                    self.versions.insert((*key).clone(), version.clone());
-                }
-                self.end(lease, EndReason::Released, self.now)
-            });
-            ((*key).clone(), done)
-        });
-        if outcome.failed.is_empty() {
-            self.remember(&asked.owner, asked.request.as_ref(), false, &outcome);
-        }
-        outcome
-    }
-
-    fn release(&mut self, asked: &Release) -> Outcome {
-        let named = Named { lease_id: Some(asked.lease_id), ..Named::default() };
-        let now = self.now;
-        let done = self.meant(&asked.key, &asked.owner, &named).and_then(|lease| {
-            let lock = &mut self.known(lease).lock;
-            if lock.hold != asked.hold {
-                return Err(Refusal::Mismatch);
-            }
-            if asked.linger_ms == 0 {
-                return Ok(self.end(lease, EndReason::Released, now));
-            }
-            let left_ms = u32::try_from(lock.expires_at.millis_since(now)).unwrap();
-            let linger_ms = left_ms.min(asked.linger_ms);
-            lock.span = Span::Linger(linger_ms);
-            lock.expires_at = now.plus_millis(linger_ms.into());
-            lock.due_at = lock.expires_at;
-            Ok(live(lock.clone(), false))
-        });
-        each(&[&asked.key], |key| ((*key).clone(), done.clone()))
-    }
-
-    fn force_unlock(&mut self, asked: &ForceUnlock) -> Outcome {
-        each(&firsts(&asked.targets, |(_, lease)| *lease), |(key, lease)| {
-            let is_live = self.live(key).iter().any(|lock| lock.lease_id == *lease);
-            let done = is_live.then(|| self.end(*lease, EndReason::Revoked, self.now));
-            (key.clone(), done.ok_or(Refusal::NotFound))
-        })
+fn documents(command: &Command) -> Vec<DocumentKey> {
+    match command {
+        Command::Lock(lock) => lock.wanted.iter().map(|wanted| wanted.key.clone()).collect(),
+        Command::Extend(extend) => extend.keys.clone(),
+        Command::Unlock(unlock) => unlock.keys.clone(),
+        Command::Release(release) => vec![release.key.clone()],
+        Command::ForceUnlock(force) => force.targets.iter().map(|(key, _)| key.clone()).collect(),
+        Command::Expire(expire) => expire.keys.clone(),
+        Command::Renew(renew) => renew.leases.iter().map(|(key, _)| key.clone()).collect(),
+        Command::LeaveLine(leave) => vec![leave.key.clone()],
+        Command::Ask(ask) => vec![ask.key.clone()],
+        Command::Answer(answer) => vec![answer.key.clone()],
+        Command::CancelAsk(cancel) => vec![cancel.key.clone()],
     }
 }
 
@@ -204,8 +180,8 @@ fn each<T>(all: &[T], one: impl FnMut(&T) -> (DocumentKey, Result<Done, Refusal>
     outcome
 }
 
-fn live(lock: Lock, resumed: bool) -> Done {
-    Done::Live { lock, resumed, asks: Vec::new(), activity_changed: false }
+fn single(key: &DocumentKey, result: Result<Done, Refusal>) -> Outcome {
+    each(&[()], |()| (key.clone(), result.clone()))
 }
 
 fn all_or_nothing(mut outcome: Outcome) -> Outcome {
