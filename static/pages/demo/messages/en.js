@@ -90,6 +90,7 @@ export const en = {
   hood: "Under the hood",
   hoodText: "Requests, frames and events of this page as they happen, each with its curl line. Put your token into TOKEN; it is never shown here.",
   hoodEmpty: "Nothing since you cleared it.",
+  newEntries: (/** @type {number} */ count) => `${count} new, show`,
   clear: "Clear",
   copied: "Copied",
   kinds: { request: "request", sent: "sent", received: "received", socket: "socket" },

@@ -91,6 +91,7 @@ export const ja = {
   hood: "しくみを見る",
   hoodText: "このページの要求・フレーム・出来事を、その curl とともに表示します。TOKEN にはご自分のトークンを入れてください。ここには表示されません。",
   hoodEmpty: "消去してからは何もありません。",
+  newEntries: (count) => `新しい${count}件を表示`,
   clear: "消去",
   copied: "コピーしました",
   kinds: { request: "要求", sent: "送信", received: "受信", socket: "接続" },

@@ -1,19 +1,26 @@
 import { html, useState } from "../preact.js";
 
 /** @typedef {import("../settings.js").Settings["say"]} Say */
+/** @typedef {Awaited<ReturnType<import("../document.js").OpenDocument["saveLate"]>> | "failed"} Outcome */
+
+/** @param {Say} say @param {Outcome} outcome */
+function wordsOf(say, outcome) {
+  if (outcome === "failed") return say.lateFailed;
+  if (outcome.token === null) return say.lateNothing;
+  return outcome.refusal ? say.lateRefused(outcome.token, outcome.refusal.currentToken) : say.lateAccepted;
+}
 
 /** @param {{say: Say, demo: import("../demo.js").Demo}} props */
 export function Tries({ say, demo }) {
-  const [outcome, setOutcome] = useState(/** @type {((say: Say) => string) | null} */ (null));
+  /** Made to words when it is drawn, so that it follows the language. */
+  const [late, setLate] = useState(/** @type {Outcome | null} */ (null));
   const { isCut } = demo.network;
 
-  async function late() {
+  async function sendLate() {
     try {
-      const { token, refusal } = (await demo.document?.saveLate()) ?? { token: null, refusal: null };
-      if (token === null) return setOutcome(() => (/** @type {Say} */ say) => say.lateNothing);
-      setOutcome(() => (/** @type {Say} */ say) => (refusal ? say.lateRefused(token, refusal.currentToken) : say.lateAccepted));
+      setLate((await demo.document?.saveLate()) ?? null);
     } catch {
-      setOutcome(() => (/** @type {Say} */ say) => say.lateFailed);
+      setLate("failed");
     }
   }
 
@@ -23,9 +30,9 @@ export function Tries({ say, demo }) {
       <ul>
         <li><button aria-pressed=${isCut} onClick=${() => demo.toggleNetwork()}>${isCut ? say.restore : say.cut}</button><span>${say.cutText}</span></li>
         <li><button onClick=${() => demo.vanish()}>${say.vanish}</button><span>${say.vanishText}</span></li>
-        <li><button onClick=${late}>${say.late}</button><span>${say.lateText}</span></li>
+        <li><button onClick=${sendLate}>${say.late}</button><span>${say.lateText}</span></li>
       </ul>
-      <p role="status" class="outcome">${outcome?.(say)}</p>
+      <p role="status" class="outcome">${late && wordsOf(say, late)}</p>
     </section>
   `;
 }

@@ -22,11 +22,21 @@ export function UnderTheHood({ settings, network }) {
 function List({ settings, network }) {
   useWatch(network);
   const { say } = settings;
+  // Nothing moves under the pointer or the focus: what is new meanwhile gathers until it is asked for, or one goes away.
+  const [heldAt, setHeldAt] = useState(/** @type {number | null} */ (null));
+  const newest = network.entries[0]?.id ?? 0;
+  const hold = () => setHeldAt((before) => before ?? newest);
+  const letGo = (/** @type {any} */ { currentTarget }) => currentTarget.matches(":hover, :focus-within") || setHeldAt(null);
+  const shown = network.entries.filter(({ id }) => heldAt === null || id <= heldAt);
+  const waiting = network.entries.length - shown.length;
   return html`
-    <p class="quiet">${say.hoodText} <button class="plain" onClick=${() => network.clear()}>${say.clear}</button></p>
+    <p class="quiet">
+      ${say.hoodText} <button class="plain" onClick=${() => network.clear()}>${say.clear}</button>
+      ${waiting > 0 && html`<button class="plain" onClick=${() => setHeldAt(newest)}>${say.newEntries(waiting)}</button>`}
+    </p>
     ${network.entries.length === 0 && html`<p class="quiet">${say.hoodEmpty}</p>`}
-    <ol class="entries">
-      ${network.entries.map((entry) => html`<${Item} key=${entry.id} settings=${settings} entry=${entry} />`)}
+    <ol class="entries" onMouseEnter=${hold} onMouseLeave=${letGo} onFocusIn=${hold} onFocusOut=${(/** @type {any} */ event) => queueMicrotask(() => letGo(event))}>
+      ${shown.map((entry) => html`<${Item} key=${entry.id} settings=${settings} entry=${entry} />`)}
     </ol>
   `;
 }
