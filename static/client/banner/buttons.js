@@ -1,5 +1,5 @@
-// The banner's buttons. One that has the focus is not taken away under the person's finger: it stays, disabled, until
-// the focus has gone elsewhere.
+// The banner's buttons. One that has the focus is not taken away: it stays, disabled, until the focus has gone elsewhere.
+// While one is being pressed none goes at all, because the others would move away under the person's finger.
 
 /** @typedef {import("../messages.js").BannerAction} BannerAction */
 
@@ -10,6 +10,7 @@ export class Buttons {
   #buttons = new Map();
   /** @type {readonly BannerAction[]} */
   #wanted = [];
+  #isPressing = false;
 
   /**
    * @param {HTMLElement} box
@@ -19,6 +20,21 @@ export class Buttons {
     this.#box = box;
     this.#press = press;
     box.addEventListener("focusout", () => queueMicrotask(() => this.#sweep()));
+    box.addEventListener("pointerdown", () => this.#pressing());
+  }
+
+  #pressing() {
+    this.#isPressing = true;
+    const listening = new AbortController();
+    // A click comes after `pointerup`, in the same task.
+    const released = () => {
+      listening.abort();
+      setTimeout(() => {
+        this.#isPressing = false;
+        this.#sweep();
+      });
+    };
+    for (const type of ["pointerup", "pointercancel"]) window.addEventListener(type, released, { signal: listening.signal, capture: true });
   }
 
   /**
@@ -57,7 +73,7 @@ export class Buttons {
   #sweep() {
     for (const [action, button] of this.#buttons) {
       if (this.#wanted.includes(action)) continue;
-      if (this.#hasFocus(button)) {
+      if (this.#isPressing || this.#hasFocus(button)) {
         button.setAttribute("aria-disabled", "true");
         button.classList.remove("first");
         continue;

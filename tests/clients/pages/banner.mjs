@@ -2,13 +2,15 @@
 
 import assert from "node:assert/strict";
 import { messages } from "../../../static/client/messages.js";
-import { run } from "../doclock.mjs";
+import { run as runAll } from "../doclock.mjs";
 import { accessible, complaintsOf, launch, serveStatic } from "./browser.mjs";
 
 const HOME = `<!doctype html><html lang="en"><title>minutes</title><main><h1>minutes</h1>
   <doclock-banner></doclock-banner><textarea aria-label="text"></textarea></main></html>`;
 
 const browser = await launch();
+const [only = ""] = process.argv.slice(2);
+const run = (tests) => runAll(tests.filter(({ name }) => name.includes(only)));
 
 /** A page where `me` has a banner, and other people are clients without one. */
 async function world(tell, { language = "en", me = "bob", version = null, attributes = [], media } = {}) {
@@ -323,6 +325,26 @@ await run([
       await banner.pass(0);
       assert.equal(await ask.count(), 0);
     });
+  },
+
+  async function no_button_moves_away_while_another_is_pressed() {
+    await world(
+      async (banner, page) => {
+        await STATES.beingAsked.go(banner);
+        await page.locator("doclock-banner [data-action=keep]").focus();
+        await banner.do(() => void window.locks.aiko.cancelAsk());
+        const done = page.locator("doclock-banner [data-action=done]");
+        const before = await done.boundingBox();
+        await page.mouse.move(before.x + before.width - 4, before.y + 4);
+        await page.mouse.down();
+        await banner.pass(0);
+        assert.deepEqual(await done.boundingBox(), before);
+        await page.mouse.up();
+        await banner.pass(200);
+        assert.equal(await page.evaluate(() => window.server.lockOf("minutes")), null);
+      },
+      { media: { viewport: { width: 300, height: 600 } } },
+    );
   },
 
   async function the_focus_stays_where_it_is_whatever_happens() {
