@@ -213,73 +213,72 @@ fn row(kind: char, given: &[(&str, &str)]) -> String {
 /// an overdue one that somebody wants only the document is told: the line is served under the lock of its row, which
 /// comes first.
 fn load() -> String {
-    let names = |table: &'static str| ["tenant", "room", "document"].map(|name| (name, format!("{table}.{name}")));
     let answer: Vec<_> = ANSWER.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
-    let columns = |table: &'static str, others: &[&'static str]| {
-        let others = others.iter().map(|name| (*name, format!("{table}.{name}")));
-        names(table).into_iter().chain(others).collect::<Vec<_>>()
-    };
-    let given = |kind: char, columns: &[(&'static str, String)]| {
-        row(kind, &columns.iter().map(|(name, expression)| (*name, expression.as_str())).collect::<Vec<_>>())
-    };
-    let document = given('d', &columns("d", &["capacity", "fencing_token", "document_version"]));
-    let mut of_lock = columns(
-        "l",
-        &[
-            "slot",
-            "lease_id",
-            "hold",
-            "fencing_token",
-            "owner_id",
-            "session_id",
-            "name",
-            "acquired_at",
-            "expires_at",
-            "due_at",
-            "ttl_seconds",
-            "linger_ms",
-            "claim_ms",
-            "activity",
-            "active_at",
-            "is_wanted",
-            "metadata",
-            "document_version",
-            "extend_ids",
-        ],
-    );
-    of_lock.push(("holder_kind", "l.kind".to_owned()));
-    let lock = given('l', &of_lock);
-    let wanted = given('w', &names("l"));
-    let memo = row(
-        'm',
-        &[
-            ("tenant", "m.tenant"),
-            ("owner_id", "m.owner_id"),
-            ("request_id", "m.request_id"),
-            ("fingerprint", "m.fingerprint"),
-            ("created_at", "m.created_at"),
-            ("granted", "m.locks"),
-        ],
-    );
-    let time = row(
-        't',
-        &[
-            ("now", "coalesce(manual_now, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + s.clock_offset)"),
-            ("last_alive", "s.last_alive"),
-            ("epoch", "h.epoch"),
-            ("sequence", "h.sequence"),
-            ("token_floor", "h.token_floor"),
-            ("known_lease", "known.lease_id"),
-            ("known_at", "known.at"),
-            ("head_lease", "head.lease_id"),
-            ("head_at", "head.at"),
-            ("outages_from", "(SELECT array_agg(o.last_alive ORDER BY o.back_at) FROM outages AS o)"),
-            ("outages_until", "(SELECT array_agg(o.back_at ORDER BY o.back_at) FROM outages AS o)"),
-            ("postponed", "moved"),
-        ],
-    );
-    format!(
-        r#"
+    LOAD.replace("{answer}", &answer.join(", "))
+        .replace("{document}", &of_table('d', "d", &["capacity", "fencing_token", "document_version"], &[]))
+        .replace("{lock}", &of_table('l', "l", &LOCK_COLUMNS, &[("holder_kind", "l.kind")]))
+        .replace("{wanted}", &of_table('w', "l", &[], &[]))
+        .replace("{memo}", &row('m', &MEMO))
+        .replace("{time}", &row('t', &TIME))
+}
+
+/// The select list of a row that is about a document: its names and these columns of the table, and others by expression.
+fn of_table(kind: char, table: &str, columns: &[&str], others: &[(&str, &str)]) -> String {
+    let expressions: Vec<_> =
+        ["tenant", "room", "document"].iter().chain(columns).map(|name| (*name, format!("{table}.{name}"))).collect();
+    let mut given: Vec<_> = expressions.iter().map(|(name, expression)| (*name, expression.as_str())).collect();
+    given.extend_from_slice(others);
+    row(kind, &given)
+}
+
+const LOCK_COLUMNS: [&str; 19] = [
+    "slot",
+    "lease_id",
+    "hold",
+    "fencing_token",
+    "owner_id",
+    "session_id",
+    "name",
+    "acquired_at",
+    "expires_at",
+    "due_at",
+    "ttl_seconds",
+    "linger_ms",
+    "claim_ms",
+    "activity",
+    "active_at",
+    "is_wanted",
+    "metadata",
+    "document_version",
+    "extend_ids",
+];
+
+const MEMO: [(&str, &str); 6] = [
+    ("tenant", "m.tenant"),
+    ("owner_id", "m.owner_id"),
+    ("request_id", "m.request_id"),
+    ("fingerprint", "m.fingerprint"),
+    ("created_at", "m.created_at"),
+    ("granted", "m.locks"),
+];
+
+const TIME: [(&str, &str); 12] = [
+    ("now", "coalesce(manual_now, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + s.clock_offset)"),
+    ("last_alive", "s.last_alive"),
+    ("epoch", "h.epoch"),
+    ("sequence", "h.sequence"),
+    ("token_floor", "h.token_floor"),
+    ("known_lease", "known.lease_id"),
+    ("known_at", "known.at"),
+    ("head_lease", "head.lease_id"),
+    ("head_at", "head.at"),
+    ("outages_from", "(SELECT array_agg(o.last_alive ORDER BY o.back_at) FROM outages AS o)"),
+    ("outages_until", "(SELECT array_agg(o.back_at ORDER BY o.back_at) FROM outages AS o)"),
+    ("postponed", "moved"),
+];
+
+/// With the select list of each kind of row still to be put in.
+const LOAD: &str = r"
 CREATE FUNCTION doclock_lock_rows(
     document_tenants text[], document_rooms text[], document_names text[],
     lock_tenants text[], lock_rooms text[], lock_names text[],
@@ -331,7 +330,4 @@ BEGIN
     LEFT JOIN events AS head ON head.sequence = h.sequence
     LEFT JOIN events AS known ON known.sequence = known_sequence;
 END
-$$"#,
-        answer = answer.join(", "),
-    )
-}
+$$";

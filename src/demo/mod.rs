@@ -18,7 +18,7 @@ use crate::{
     calls::{Call, Code, DocumentName, Problem, view::Timed},
     locking::{DocumentKey, Timestamp, names::OwnerId},
 };
-pub use store::{Saved, StoreError};
+pub use store::{SavedVersion, StoreError};
 use store::{Store, Write};
 
 /// Rooms that demo tokens are good for.
@@ -69,7 +69,7 @@ pub struct SaveRequest {
 #[serde(untagged)]
 pub enum LoadView {
     Text { text: String, document_version: String, fencing_token: i64 },
-    History { items: Vec<Saved> },
+    History { items: Vec<SavedVersion> },
 }
 
 #[derive(Debug, Serialize)]
@@ -85,7 +85,7 @@ impl Demo {
     }
 
     /// Gives a visitor a token. `now` is the time of the world outside.
-    pub fn session(&self, request: SessionRequest, now: Timestamp) -> Result<SessionView, Problem> {
+    pub fn session(&self, request: &SessionRequest, now: Timestamp) -> Result<SessionView, Problem> {
         let name: String = request.name.trim().chars().filter(|c| !c.is_control()).collect();
         if name.is_empty() || name.len() > NAME_BYTES {
             return Err(Problem::invalid("name", format!("must be 1 to {NAME_BYTES} bytes")));
@@ -116,7 +116,7 @@ impl Demo {
             call.caller.require(Role::Editor)?;
             check_token(call, &key, token).await?;
             let claimed = key.clone();
-            refuse_stale(self.in_store(move |store| store.claim(&claimed, token)).await?)?;
+            refuse_stale(&self.in_store(move |store| store.claim(&claimed, token)).await?)?;
         }
         let document = self.in_store(move |store| store.read(&key)).await?;
         let view = LoadView::Text {
@@ -139,7 +139,7 @@ impl Demo {
         let by = call.caller.name.as_deref().unwrap_or(call.caller.owner.as_str()).to_owned();
         let now = call.now();
         let written = self.in_store(move |store| store.save(&key, fencing_token, &text, &by, now)).await?;
-        let number = refuse_stale(written)?;
+        let number = refuse_stale(&written)?;
         Ok(call.timed(SaveView { document_version: version(number), fencing_token }))
     }
 
@@ -184,8 +184,8 @@ async fn check_token(call: &Call, key: &DocumentKey, token: i64) -> Result<(), P
     Ok(())
 }
 
-fn refuse_stale(written: Write) -> Result<i64, Problem> {
-    match written {
+fn refuse_stale(written: &Write) -> Result<i64, Problem> {
+    match *written {
         Write::Done { version } => Ok(version),
         Write::Stale { current } => {
             let detail = "Somebody with a newer lock has loaded the document since. Nothing was written.";

@@ -34,7 +34,7 @@ pub enum StoreError {
 pub(super) struct Store(Mutex<Connection>);
 
 #[derive(Debug, Default)]
-pub(super) struct Text {
+pub(super) struct Content {
     pub text: String,
     pub version: i64,
     pub fencing_token: i64,
@@ -49,7 +49,7 @@ pub(super) enum Write {
 
 /// A version as it was saved.
 #[derive(Debug, Serialize)]
-pub struct Saved {
+pub struct SavedVersion {
     document_version: String,
     fencing_token: i64,
     saved_at: Timestamp,
@@ -64,7 +64,7 @@ impl Store {
         Ok(Self(Mutex::new(connection)))
     }
 
-    pub fn read(&self, key: &DocumentKey) -> Result<Text, StoreError> {
+    pub fn read(&self, key: &DocumentKey) -> Result<Content, StoreError> {
         Ok(read(&self.0.lock(), key)?.unwrap_or_default())
     }
 
@@ -112,14 +112,14 @@ impl Store {
     }
 
     /// What was saved, oldest first.
-    pub fn history(&self, key: &DocumentKey) -> Result<Vec<Saved>, StoreError> {
+    pub fn history(&self, key: &DocumentKey) -> Result<Vec<SavedVersion>, StoreError> {
         let connection = self.0.lock();
         let mut statement = connection.prepare_cached(
             "SELECT version, fencing_token, saved_at, by, text FROM saves WHERE room = ?1 AND document = ?2
              ORDER BY version",
         )?;
         let saved = statement.query_map([key.room.as_str(), key.document.as_str()], |row| {
-            Ok(Saved {
+            Ok(SavedVersion {
                 document_version: super::version(row.get("version")?),
                 fencing_token: row.get("fencing_token")?,
                 saved_at: Timestamp::from_millis(row.get("saved_at")?),
@@ -131,10 +131,10 @@ impl Store {
     }
 }
 
-fn read(connection: &Connection, key: &DocumentKey) -> Result<Option<Text>, rusqlite::Error> {
+fn read(connection: &Connection, key: &DocumentKey) -> Result<Option<Content>, rusqlite::Error> {
     let sql = "SELECT text, version, fencing_token FROM texts WHERE room = ?1 AND document = ?2";
     let text = |row: &rusqlite::Row<'_>| {
-        Ok(Text { text: row.get("text")?, version: row.get("version")?, fencing_token: row.get("fencing_token")? })
+        Ok(Content { text: row.get("text")?, version: row.get("version")?, fencing_token: row.get("fencing_token")? })
     };
     connection.prepare_cached(sql)?.query_row([key.room.as_str(), key.document.as_str()], text).optional()
 }

@@ -18,7 +18,7 @@ fn demo(request: &HttpRequest) -> Result<&Demo, Problem> {
 /// A token for a visitor.
 pub async fn session(request: HttpRequest, Fields(fields): Fields<SessionRequest>) -> Result<impl Responder, Problem> {
     let clock = &extract::api(&request)?.calls.clock;
-    let answer = demo(&request)?.session(fields, clock.wall())?;
+    let answer = demo(&request)?.session(&fields, clock.wall())?;
     Ok(web::Json(Timed { answer, server_time: clock.now() }))
 }
 

@@ -71,15 +71,14 @@ impl Worker {
     async fn find_out(&self, lease_id: LeaseId) -> Result<(), StorageError> {
         let Some(key) = self.key_of(lease_id) else { return Ok(()) };
         let judged = Judged { at: self.clock.now(), outages: std::sync::Arc::default() };
-        match self.queries.lock_by_lease(&key.tenant, lease_id, &judged).await? {
-            Some(lock) => self.lines.granted(&lock),
-            None => {
-                let mut registered = self.lines.0.registered.lock();
-                if let Some(waiter) = registered.waiters.remove(&lease_id) {
-                    registered.unlist(&waiter.key, lease_id);
-                    let _ = waiter.news.send((lease_id, LineNews::Lost));
-                }
-            }
+        if let Some(lock) = self.queries.lock_by_lease(&key.tenant, lease_id, &judged).await? {
+            self.lines.granted(&lock);
+            return Ok(());
+        }
+        let mut registered = self.lines.0.registered.lock();
+        if let Some(waiter) = registered.waiters.remove(&lease_id) {
+            registered.unlist(&waiter.key, lease_id);
+            let _ = waiter.news.send((lease_id, LineNews::Lost));
         }
         Ok(())
     }

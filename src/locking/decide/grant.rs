@@ -112,14 +112,13 @@ fn one(
     if let Some(lock) = live.iter().find(|lock| lock.holder.is_same_session(&command.holder)) {
         return Ok(resume(lock, command, now, decision));
     }
-    let slot = match free_slot(state, &wanted.key, capacity, now) {
-        Some(slot) => slot,
-        None => {
-            let Some(takeover) = command.takeover else { return Err(held(&live, command)) };
-            let victim = victim(&live, command, takeover)?;
-            decision.end(state, victim, EndReason::TakenOver, Some(&command.holder.owner), None, now);
-            victim.slot
-        }
+    let slot = if let Some(slot) = free_slot(state, &wanted.key, capacity, now) {
+        slot
+    } else {
+        let Some(takeover) = command.takeover else { return Err(held(&live, command)) };
+        let victim = victim(&live, command, takeover)?;
+        decision.end(state, victim, EndReason::TakenOver, Some(&command.holder.owner), None, now);
+        victim.slot
     };
     check_limit(state, command, &decision.changes[from..])?;
     let grant = Grant {

@@ -1,10 +1,7 @@
 //! The waiting line: joining it, being served, leaving it.
 
 use super::{
-    super::{
-        CLAIM_MS, LeaveLine, Line, LockDocuments, Span, TICKET_MS, Ticket, TicketName,
-        outcome::{Done, Failed},
-    },
+    super::{CLAIM_MS, LeaveLine, Line, LockDocuments, Span, TICKET_MS, Ticket, TicketName, outcome::Done},
     Change, Decision, DocumentKey, EndReason, Lock, MemoLock, NotRead, Outcome, Refusal, State, Timestamp,
     grant::{self, Grant, free_slot},
     live_locks, remember,
@@ -141,14 +138,9 @@ pub(super) fn leave(state: &State, command: &LeaveLine, now: Timestamp, decision
         return Outcome { done: vec![Done::LeftLine], failed: Vec::new() };
     }
     let is_unclaimed = |lock: &&Lock| matches!(lock.span, Span::Claim(_)) && is_named(lock.lease_id, &lock.holder);
-    match live_locks(state, &command.key, now).find(is_unclaimed) {
-        Some(lock) => {
-            let done = decision.end(state, lock, EndReason::Released, Some(&command.owner), None, now);
-            Outcome { done: vec![done], failed: Vec::new() }
-        }
-        None => {
-            let failed = Failed { key: command.key.clone(), refusal: Refusal::NotFound };
-            Outcome { done: Vec::new(), failed: vec![failed] }
-        }
+    if let Some(lock) = live_locks(state, &command.key, now).find(is_unclaimed) {
+        let done = decision.end(state, lock, EndReason::Released, Some(&command.owner), None, now);
+        return Outcome { done: vec![done], failed: Vec::new() };
     }
+    Outcome::failed(&command.key, Refusal::NotFound)
 }

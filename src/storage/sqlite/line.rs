@@ -60,7 +60,13 @@ fn front(connection: &Connection, key: &DocumentKey, limit: usize, now: Timestam
             "WHERE tenant = ?1 AND room = ?2 AND document = ?3 AND expires_at > ?4 ORDER BY place LIMIT ?5",
         ))?
         .query_map(
-            params![key.tenant.as_str(), key.room.as_str(), key.document.as_str(), now.millis(), limit as i64],
+            params![
+                key.tenant.as_str(),
+                key.room.as_str(),
+                key.document.as_str(),
+                now.millis(),
+                i64::try_from(limit).unwrap_or(i64::MAX)
+            ],
             ticket,
         )?
         .collect()

@@ -75,7 +75,9 @@ impl Model {
         let keys = firsts(&documents(command), Clone::clone);
         // The server's own renewals look at nothing but locks and the line.
         let looks_at_asks = !matches!(command, Command::Renew(_));
-        keys.iter().for_each(|key| self.settle(key, looks_at_asks));
+        for key in &keys {
+            self.settle(key, looks_at_asks);
+        }
         let outcome = match command {
             Command::Lock(lock) => self.lock(lock),
             Command::Extend(extend) => self.extend(extend),
@@ -89,7 +91,9 @@ impl Model {
             Command::Answer(answer) => single(&answer.key, self.answer_ask(answer)),
             Command::CancelAsk(cancel) => single(&cancel.key, self.cancel_ask(cancel)),
         };
-        keys.iter().for_each(|key| self.settle(key, looks_at_asks));
+        for key in &keys {
+            self.settle(key, looks_at_asks);
+        }
         outcome
     }
 
