@@ -21,25 +21,46 @@
 //! The path of time ([`time`]): the clock never runs backwards; liveness knows outages, and where a lock ends that has lived
 //! through one; workers ask the committer for signs of life, expiry and pruning.
 //!
+//! Back ends have [`client`], which is all there is without the feature `server`.
+//!
 //! Dependencies point one way: `http, ws -> calls, live -> committer -> storage -> locking, time::{clock, liveness}`; `auth` is below `calls` and
 //! above `locking`. [`DEPENDENCIES`] is the whole list, and a test keeps to it. Only [`app`] knows everyone.
 
+pub mod client;
+
+#[cfg(feature = "server")]
 pub mod app;
+#[cfg(feature = "server")]
 pub mod auth;
+#[cfg(feature = "server")]
 pub mod calls;
+#[cfg(feature = "server")]
 pub mod committer;
+#[cfg(feature = "server")]
 pub mod contention;
+#[cfg(feature = "server")]
 pub mod demo;
+#[cfg(feature = "server")]
 pub mod http;
+#[cfg(feature = "server")]
 pub mod keeper;
+#[cfg(feature = "server")]
 pub mod lines;
+#[cfg(feature = "server")]
 pub mod live;
+#[cfg(feature = "server")]
 pub mod locking;
+#[cfg(feature = "server")]
 pub mod logging;
+#[cfg(feature = "server")]
 pub mod metrics;
+#[cfg(feature = "server")]
 pub mod settings;
+#[cfg(feature = "server")]
 pub mod storage;
+#[cfg(feature = "server")]
 pub mod time;
+#[cfg(feature = "server")]
 pub mod ws;
 
 /// What each module may import of the others; `app` may import all. The rooms of `time` stand on different floors, so each
@@ -69,6 +90,8 @@ pub const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("time::liveness", &["locking"]),
     ("time::clock", &["locking"]),
     ("locking", &[]),
+    // For back ends, by themselves: a library of its own.
+    ("client", &[]),
     // For those who run it.
     ("logging", &["settings"]),
     ("metrics", &[]),

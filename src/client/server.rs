@@ -1,0 +1,219 @@
+//! The backend that asks a doclock server, over HTTP.
+
+use std::{
+    error::Error,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use reqwest::{Method, redirect};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    BearerToken, BootClock, LockError, LockName, ServerProblem,
+    backend::{Grant, LockAsk, LockOf},
+};
+
+/// doclock closes idle connections after 5 s. A request into a closing one has no answer.
+const IDLE: Duration = Duration::from_secs(4);
+/// No answer of a doclock server is longer.
+const LONGEST_ANSWER: usize = 16 << 20;
+
+/// A doclock server: where it is, and who asks.
+#[derive(Debug)]
+pub struct DoclockServer {
+    url: String,
+    token: Option<BearerToken>,
+    clock: BootClock,
+    request_timeout: Duration,
+    release_timeout: Duration,
+    has_line: AtomicBool,
+}
+
+impl DoclockServer {
+    /// Fails if `url` is not an address such as `https://locks.example.com`.
+    pub fn new(url: &str, token: impl Into<BearerToken>) -> Result<Self, LockError> {
+        Ok(Self { token: Some(token.into()), ..Self::without_token(url)? })
+    }
+
+    /// For what is open to all, such as its health.
+    pub fn without_token(url: &str) -> Result<Self, LockError> {
+        let wrong =
+            || LockError::NotConfigured(format!("the server's address must be like https://host:port, not {url}"));
+        let parsed = reqwest::Url::parse(url).map_err(|_| wrong())?;
+        if !["http", "https"].contains(&parsed.scheme()) || !parsed.has_host() {
+            return Err(wrong());
+        }
+        Ok(Self {
+            url: url.trim_end_matches('/').to_owned(),
+            token: None,
+            clock: BootClock::machine(),
+            request_timeout: Duration::from_secs(10),
+            release_timeout: Duration::from_secs(5),
+            has_line: AtomicBool::new(true),
+        })
+    }
+
+    /// How long one request may take, beyond what it waits in line: 10 s unless set.
+    #[must_use]
+    pub fn request_timeout_of(self, limit: Duration) -> Self {
+        Self { request_timeout: limit, ..self }
+    }
+
+    #[cfg(test)]
+    pub(super) fn on(self, clock: BootClock) -> Self {
+        Self { clock, ..self }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Calls the HTTP API for what a lock manager does not do, such as `GET /api/admin/locks`. Returns the answer's JSON.
+    /// Needs a tokio runtime.
+    pub async fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, LockError> {
+        self.send(method, path, body, Duration::ZERO).await
+    }
+
+    pub(super) fn clock(&self) -> &BootClock {
+        &self.clock
+    }
+
+    pub(super) fn request_timeout(&self) -> Duration {
+        self.request_timeout
+    }
+
+    pub(super) fn release_timeout(&self) -> Duration {
+        self.release_timeout
+    }
+
+    pub(super) fn has_line(&self) -> bool {
+        self.has_line.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn lock(&self, ask: &LockAsk) -> Result<Grant, LockError> {
+        let mut body = json!({
+            "request_id": ask.request_id,
+            "session_id": ask.session_id,
+            "ttl_seconds": ask.ttl_seconds,
+            "capacity": ask.capacity,
+        });
+        if ask.wait_ms > 0 {
+            body["wait_ms"] = ask.wait_ms.into();
+        }
+        if let Some(metadata) = &ask.metadata {
+            body["metadata"] = metadata.clone();
+        }
+        let wait = Duration::from_millis(ask.wait_ms);
+        let answer = self.send("POST", &ask.name.path(), Some(&body), wait).await;
+        if let Err(LockError::Refused(problem)) = &answer
+            && problem.code == "UNKNOWN_FIELD"
+            && problem.body["field"] == "wait_ms"
+        {
+            self.has_line.store(false, Ordering::Relaxed);
+        }
+        answer.map_err(|error| error.about(&ask.name)).and_then(grant)
+    }
+
+    pub(super) async fn extend(&self, name: &LockName, lease_id: &str) -> Result<Grant, LockError> {
+        let body = json!({ "lease_id": lease_id });
+        let answer = self.send("PUT", &name.path(), Some(&body), Duration::ZERO).await;
+        answer.map_err(|error| error.about(name)).and_then(grant)
+    }
+
+    pub(super) async fn unlock(&self, name: &LockName, request_id: &str, which: &LockOf) -> Result<(), LockError> {
+        let mut body = Map::new();
+        body.insert("request_id".to_owned(), request_id.into());
+        match which {
+            LockOf::Lease(id) => body.insert("lease_id".to_owned(), id.as_str().into()),
+            LockOf::Session(id) => body.insert("session_id".to_owned(), id.as_str().into()),
+        };
+        let answer = self.send("DELETE", &name.path(), Some(&body.into()), Duration::ZERO).await;
+        answer.map_err(|error| error.about(name)).map(drop)
+    }
+
+    async fn send(&self, method: &str, path: &str, body: Option<&Value>, wait: Duration) -> Result<Value, LockError> {
+        let method: Method = method.parse().map_err(|_| LockError::NotConfigured(format!("{method} is no method")))?;
+        let mut request = http()?.request(method, format!("{}{path}", self.url)).timeout(self.request_timeout + wait);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.current().await?);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status().as_u16();
+        let body = self.read(response).await?;
+        if status == 200 { Ok(body) } else { Err(LockError::Refused(Box::new(ServerProblem::new(status, body)))) }
+    }
+
+    /// Null where the answer is not JSON: a proxy may have written it.
+    async fn read(&self, mut response: reqwest::Response) -> Result<Value, LockError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() > LONGEST_ANSWER {
+                return Err(not_doclock());
+            }
+        }
+        Ok(serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> LockError {
+        // The outer error only names the address. Why is said by the innermost.
+        let mut cause: &dyn Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        let reason = if error.is_timeout() { "it took too long".to_owned() } else { cause.to_string() };
+        LockError::Unreachable {
+            detail: format!("{} did not answer: {reason}", self.url),
+            was_sent: !error.is_connect() && !error.is_builder(),
+        }
+    }
+}
+
+/// One for the process: every waiter keeps a connection busy, and the certificates of the machine are read once.
+fn http() -> Result<&'static reqwest::Client, LockError> {
+    static HTTP: OnceLock<Result<reqwest::Client, String>> = OnceLock::new();
+    let client = HTTP.get_or_init(|| {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_platform_verifier())
+            .map_err(|error| error.to_string())?
+            .with_no_client_auth();
+        let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
+        // Redirected, a POST would become a GET.
+        let builder = builder.redirect(redirect::Policy::none()).pool_idle_timeout(IDLE);
+        builder.build().map_err(|error| error.to_string())
+    });
+    client.as_ref().map_err(|reason| LockError::NotConfigured(format!("HTTPS cannot be set up: {reason}")))
+}
+
+#[derive(Deserialize)]
+struct LockAnswer {
+    lease_id: String,
+    fencing_token: u64,
+    ttl_seconds: u32,
+    expires_in_ms: i64,
+}
+
+fn grant(answer: Value) -> Result<Grant, LockError> {
+    let lock: LockAnswer = serde_json::from_value(answer).map_err(|_| not_doclock())?;
+    Ok(Grant {
+        lease_id: lock.lease_id,
+        fencing_token: lock.fencing_token,
+        ttl: Duration::from_secs(lock.ttl_seconds.into()),
+        expires_in: Duration::from_millis(u64::try_from(lock.expires_in_ms).unwrap_or_default()),
+    })
+}
+
+fn not_doclock() -> LockError {
+    LockError::NotConfigured("the answer is not one of a doclock server; is the address right?".to_owned())
+}
