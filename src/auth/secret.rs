@@ -40,6 +40,15 @@ pub enum SecretError {
 /// Returns `None` if the settings name a JWKS file only. Fails on PostgreSQL if the settings name nothing: its servers
 /// must share a secret.
 pub fn find_or_make(auth: &Auth, database: &DatabaseUrl) -> Result<Option<Secret>, SecretError> {
+    if auth.secret.is_none() && auth.secret_file.is_none() && auth.jwks_file.is_none() {
+        let DatabaseUrl::Sqlite(database) = database else { return Err(SecretError::Missing) };
+        make_once(&database.with_extension("secret"))?;
+    }
+    find(auth, database)
+}
+
+/// As [`find_or_make`], but makes nothing: `None` also if there is no secret yet.
+pub fn find(auth: &Auth, database: &DatabaseUrl) -> Result<Option<Secret>, SecretError> {
     if let Some(secret) = &auth.secret {
         return Ok(Some(Secret { bytes: secret.clone().into_bytes(), self_made: false }));
     }
@@ -51,8 +60,7 @@ pub fn find_or_make(auth: &Auth, database: &DatabaseUrl) -> Result<Option<Secret
     }
     let DatabaseUrl::Sqlite(database) = database else { return Err(SecretError::Missing) };
     let path = database.with_extension("secret");
-    make_once(&path)?;
-    Ok(Some(Secret { bytes: read(&path)?, self_made: true }))
+    if path.exists() { Ok(Some(Secret { bytes: read(&path)?, self_made: true })) } else { Ok(None) }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, SecretError> {
@@ -91,8 +99,10 @@ mod tests {
     fn the_first_start_makes_a_secret_that_later_starts_find() {
         let folder = tempfile::tempdir().unwrap();
         let database = DatabaseUrl::Sqlite(folder.path().join("new/doclock.db"));
+        assert!(find(&NONE, &database).unwrap().is_none());
+        assert!(!folder.path().join("new").exists(), "a search makes nothing");
         let made = find_or_make(&NONE, &database).unwrap().unwrap();
-        let found = find_or_make(&NONE, &database).unwrap().unwrap();
+        let found = find(&NONE, &database).unwrap().unwrap();
         assert!(made.self_made && found.self_made);
         assert_eq!(made.bytes, found.bytes);
         assert!(made.bytes.len() >= 32);

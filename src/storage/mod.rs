@@ -9,6 +9,7 @@ pub mod batch;
 mod entities;
 pub mod event_log;
 pub mod lines;
+mod look;
 mod memo;
 mod new_epoch;
 mod postgres;
@@ -34,6 +35,7 @@ use crate::{
 };
 use batch::{Committed, Expired};
 use entities::{event, server_life};
+pub use look::{DatabaseLook, look};
 pub use new_epoch::{NewEpoch, NewEpochError, new_epoch};
 pub use postgres::notify::Tail;
 pub use queries::{Dialect, Queries};
