@@ -6,9 +6,11 @@ use std::{
     io::{IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use cli::{Connection, EventsArgs, Failure, LockArgs, LocksArgs, UnlockArgs};
 use doclock::{
     app::{App, Crash, Options, StartError},
     auth::{Claims, Role, secret},
@@ -23,7 +25,10 @@ use doclock::{
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Real-time document lock server.
+/// Real-time document lock server, and its tools.
+///
+/// `lock`, `locks`, `unlock`, `events` and `health` ask a server: that of DOCLOCK_URL, with the token in DOCLOCK_TOKEN. Without
+/// these they ask the one that runs here, by its settings, with a token signed with its secret.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
@@ -38,6 +43,12 @@ struct Cli {
     /// Address and port to listen on.
     #[arg(long, global = true, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// The server to ask, instead of that of `DOCLOCK_URL`.
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
+    /// Print JSON, one object per line.
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -46,6 +57,20 @@ enum Command {
     Serve,
     /// Print a token, signed with the server's secret.
     Token(TokenArgs),
+    /// Run a command while holding a lock.
+    Lock(LockArgs),
+    /// Show who holds what.
+    Locks(LocksArgs),
+    /// End locks of others.
+    Unlock(UnlockArgs),
+    /// Show the audit trail.
+    Events(EventsArgs),
+    /// Say whether settings, database, token and server are well, and if not, why.
+    Check,
+    /// Ask a server whether it can serve requests: exit code 0 or 1.
+    Health,
+    /// Print a completion script, such as for /etc/bash_completion.d/doclock.
+    Completions { shell: clap_complete::Shell },
     /// Copy the SQLite database into a new file, while the server runs.
     Backup {
         #[arg(value_name = "FILE")]
@@ -77,21 +102,12 @@ struct TokenArgs {
     #[arg(long, value_parser = ["person", "agent", "job"])]
     kind: Option<String>,
     /// How long it is good for: a number and s, m, h or d.
-    #[arg(long, default_value = "8h", value_parser = seconds)]
-    ttl: u32,
+    #[arg(long, default_value = "8h", value_parser = cli::duration)]
+    ttl: Duration,
 }
 
 /// The exit code that tells a supervisor not to start the server again (`EX_DATAERR`).
 const NEEDS_A_HAND: u8 = 65;
-
-/// One line for the person who started it, and the exit code.
-struct Failure(String, ExitCode);
-
-impl From<String> for Failure {
-    fn from(line: String) -> Self {
-        Self(line, ExitCode::FAILURE)
-    }
-}
 
 impl From<Crash> for Failure {
     fn from(crash: Crash) -> Self {
@@ -112,22 +128,35 @@ async fn main() -> ExitCode {
         listen: cli.listen,
         database: cli.database,
     };
-    let result = match Settings::load(&sources) {
-        Err(error) => Err(error.to_string().into()),
-        Ok(settings) => match cli.command.unwrap_or(Command::Serve) {
-            Command::Serve => serve(settings).await,
-            Command::Token(args) => token(&settings, args).map_err(Into::into),
-            Command::Backup { file } => cli::backup(&settings, &file).map_err(Into::into),
-            Command::NewEpoch => cli::new_epoch(&settings).await.map_err(Into::into),
-        },
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
+    match run(cli.command.unwrap_or(Command::Serve), cli.url, cli.json, &sources).await {
+        Ok(code) => code,
         Err(Failure(line, code)) => {
             eprintln!("doclock: {line}");
             code
         }
     }
+}
+
+async fn run(command: Command, url: Option<String>, as_json: bool, sources: &Sources) -> Result<ExitCode, Failure> {
+    // Those who ask a server elsewhere need no settings.
+    let settings = || Settings::load(sources).map_err(|error| error.to_string());
+    let connection = Connection::new(url, sources);
+    match command {
+        Command::Serve => serve(settings()?).await?,
+        Command::Token(args) => token(&settings()?, args)?,
+        Command::Backup { file } => cli::backup(&settings()?, &file)?,
+        Command::NewEpoch => cli::new_epoch(&settings()?).await?,
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "doclock", &mut std::io::stdout());
+        }
+        Command::Lock(args) => return cli::lock(&connection, args).await,
+        Command::Locks(args) => return cli::locks(&connection, args, as_json).await,
+        Command::Unlock(args) => return cli::unlock(&connection, args, as_json).await,
+        Command::Events(args) => return cli::events(&connection, args, as_json).await,
+        Command::Check => return cli::check(&connection, as_json).await,
+        Command::Health => return cli::health(&connection, as_json).await,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(settings: Settings) -> Result<(), Failure> {
@@ -168,7 +197,7 @@ fn token(settings: &Settings, args: TokenArgs) -> Result<(), String> {
     let secret = secret.ok_or("there is no secret to sign with: auth.jwks_file holds public keys only")?;
     let now = Clock::system(Timestamp::default()).wall();
     #[expect(clippy::cast_precision_loss, reason = "seconds of this century")]
-    let exp = (now.millis() / 1000 + i64::from(args.ttl)) as f64;
+    let exp = (now.millis() / 1000) as f64 + args.ttl.as_secs_f64();
     let claims = Claims {
         sub: args.sub,
         tenant: args.tenant,
@@ -182,16 +211,4 @@ fn token(settings: &Settings, args: TokenArgs) -> Result<(), String> {
     };
     println!("{}", claims.sign(&secret.bytes).map_err(|error| error.to_string())?);
     Ok(())
-}
-
-fn seconds(text: &str) -> Result<u32, String> {
-    let unit = match text.chars().last() {
-        Some('s') => 1,
-        Some('m') => 60,
-        Some('h') => 3600,
-        Some('d') => 86_400,
-        _ => return Err("must end with s, m, h or d".to_owned()),
-    };
-    let count: u32 = text[..text.len() - 1].parse().map_err(|_| "must be a number and s, m, h or d".to_owned())?;
-    count.checked_mul(unit).filter(|seconds| *seconds > 0).ok_or_else(|| "is out of range".to_owned())
 }
