@@ -10,6 +10,7 @@ use std::{
 };
 
 use reqwest::{Method, redirect};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier, client::WantsClientCert};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -139,7 +140,9 @@ impl DoclockServer {
 
     async fn send(&self, method: &str, path: &str, body: Option<&Value>, wait: Duration) -> Result<Value, LockError> {
         let method: Method = method.parse().map_err(|_| LockError::NotConfigured(format!("{method} is no method")))?;
-        let mut request = http()?.request(method, format!("{}{path}", self.url)).timeout(self.request_timeout + wait);
+        let mut request = http(self.url.starts_with("https:"))?
+            .request(method, format!("{}{path}", self.url))
+            .timeout(self.request_timeout + wait);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.current().await?);
         }
@@ -178,22 +181,32 @@ impl DoclockServer {
     }
 }
 
-/// One for the process: every waiter keeps a connection busy, and the certificates of the machine are read once.
-fn http() -> Result<&'static reqwest::Client, LockError> {
-    static HTTP: OnceLock<Result<reqwest::Client, String>> = OnceLock::new();
-    let client = HTTP.get_or_init(|| {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_platform_verifier())
-            .map_err(|error| error.to_string())?
-            .with_no_client_auth();
-        let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
-        // Redirected, a POST would become a GET.
-        let builder = builder.redirect(redirect::Policy::none()).pool_idle_timeout(IDLE);
-        builder.build().map_err(|error| error.to_string())
-    });
-    client.as_ref().map_err(|reason| LockError::NotConfigured(format!("HTTPS cannot be set up: {reason}")))
+type Http = Result<reqwest::Client, String>;
+
+/// One for the process, and another for HTTPS: only that one needs the certificates of the machine, which take a while to
+/// read and may not be there.
+fn http(is_secure: bool) -> Result<&'static reqwest::Client, LockError> {
+    static PLAIN: OnceLock<Http> = OnceLock::new();
+    static SECURE: OnceLock<Http> = OnceLock::new();
+    let client = if is_secure {
+        SECURE.get_or_init(|| client(|tls| tls.with_platform_verifier()))
+    } else {
+        PLAIN.get_or_init(|| client(|tls| Ok(tls.with_root_certificates(RootCertStore::empty()))))
+    };
+    client.as_ref().map_err(|reason| LockError::NotConfigured(format!("HTTP cannot be set up: {reason}")))
+}
+
+fn client(
+    trust: impl FnOnce(
+        ConfigBuilder<ClientConfig, WantsVerifier>,
+    ) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, rustls::Error>,
+) -> Http {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().and_then(trust);
+    let tls = tls.map_err(|error| error.to_string())?.with_no_client_auth();
+    let builder = reqwest::Client::builder().tls_backend_preconfigured(tls).pool_idle_timeout(IDLE);
+    // Redirected, a POST would become a GET.
+    builder.redirect(redirect::Policy::none()).build().map_err(|error| error.to_string())
 }
 
 #[derive(Deserialize)]

@@ -8,7 +8,7 @@ mod table;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -37,6 +37,7 @@ struct Shared {
     table: Mutex<Table>,
     is_cut_off: AtomicBool,
     answers_to_drop: AtomicU32,
+    requests: AtomicUsize,
 }
 
 impl MemoryLocks {
@@ -61,6 +62,7 @@ impl MemoryLocks {
             table: Mutex::default(),
             is_cut_off: AtomicBool::new(false),
             answers_to_drop: AtomicU32::new(0),
+            requests: AtomicUsize::new(0),
         }))
     }
 
@@ -91,6 +93,11 @@ impl MemoryLocks {
     /// How many are in line.
     pub fn waiting(&self, name: &LockName) -> usize {
         self.0.table.lock().waiting(name, self.0.clock.now())
+    }
+
+    /// How many requests there have been, those that did not arrive included.
+    pub fn requests(&self) -> usize {
+        self.0.requests.load(Ordering::SeqCst)
     }
 
     pub(super) fn clock(&self) -> &BootClock {
@@ -159,6 +166,7 @@ impl MemoryLocks {
     }
 
     fn arrive(&self) -> Result<(), LockError> {
+        self.0.requests.fetch_add(1, Ordering::SeqCst);
         if !self.0.is_cut_off.load(Ordering::SeqCst) {
             return Ok(());
         }
