@@ -66,11 +66,6 @@ impl DoclockServer {
         Self { request_timeout: limit, ..self }
     }
 
-    #[cfg(test)]
-    pub(super) fn on(self, clock: BootClock) -> Self {
-        Self { clock, ..self }
-    }
-
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -61,7 +61,7 @@ fn look_at_file(path: &Path) -> Result<DatabaseLook, rusqlite::Error> {
     }
     let mut applied = connection.prepare(APPLIED)?;
     let applied = applied.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    Ok(compare(applied))
+    Ok(compare(&applied))
 }
 
 async fn look_at_server(url: &str) -> Result<DatabaseLook, sqlx::Error> {
@@ -72,16 +72,16 @@ async fn look_at_server(url: &str) -> Result<DatabaseLook, sqlx::Error> {
         return Ok(DatabaseLook::Empty);
     }
     let applied: Vec<String> = sqlx::query_scalar(APPLIED).fetch_all(&mut connection).await?;
-    Ok(compare(applied.into_iter().collect()))
+    Ok(compare(&applied.into_iter().collect()))
 }
 
-fn compare(applied: BTreeSet<String>) -> DatabaseLook {
+fn compare(applied: &BTreeSet<String>) -> DatabaseLook {
     let ours: BTreeSet<_> = Migrator::migrations().iter().map(|migration| migration.name().to_owned()).collect();
     if !applied.is_subset(&ours) {
         DatabaseLook::Newer
     } else if applied.is_empty() {
         DatabaseLook::Empty
-    } else if applied == ours {
+    } else if *applied == ours {
         DatabaseLook::Current
     } else {
         DatabaseLook::Older

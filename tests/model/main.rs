@@ -196,7 +196,7 @@ fn check(home: Home, history: &History, cuts: &[usize]) {
     while let Some((after_ms, act)) = play.next(&core, subject.clock.now()) {
         let is_next = matches!(act, Act::Decide(_)) && after_ms == 0 && batch.len() < at_most;
         if !is_next {
-            compare(&mut subject, &core, std::mem::take(&mut batch), &std::mem::take(&mut expected));
+            compare(&mut subject, &core, &std::mem::take(&mut batch), &std::mem::take(&mut expected));
             at_most = *cuts.next().unwrap();
             subject.pass(after_ms);
         }
@@ -209,12 +209,12 @@ fn check(home: Home, history: &History, cuts: &[usize]) {
             (act, came) => assert_eq!(subject.chore(&act), came, "{act:?}"),
         }
     }
-    compare(&mut subject, &core, batch, &expected);
+    compare(&mut subject, &core, &batch, &expected);
     assert_eq!(subject.log(), told_by_rules(&core));
 }
 
-fn compare(subject: &mut Subject, core: &Core, batch: Vec<Command>, expected: &[Outcome]) {
-    assert_eq!(subject.commit(&batch), expected, "{batch:#?}");
+fn compare(subject: &mut Subject, core: &Core, batch: &[Command], expected: &[Outcome]) {
+    assert_eq!(subject.commit(batch), expected, "{batch:#?}");
     let now = subject.clock.now();
     for key in keys() {
         assert_eq!(subject.live(&key), core.live(&key, now), "{batch:#?}");

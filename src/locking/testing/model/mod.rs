@@ -185,7 +185,10 @@ fn each<T>(all: &[T], one: impl FnMut(&T) -> (DocumentKey, Result<Done, Refusal>
 }
 
 fn single(key: &DocumentKey, result: Result<Done, Refusal>) -> Outcome {
-    each(&[()], |()| (key.clone(), result.clone()))
+    match result {
+        Ok(done) => Outcome { done: vec![done], failed: Vec::new() },
+        Err(refusal) => Outcome { done: Vec::new(), failed: vec![failed(key, refusal)] },
+    }
 }
 
 fn all_or_nothing(mut outcome: Outcome) -> Outcome {
