@@ -275,10 +275,6 @@ impl StateBuilder {
         Lock { is_wanted: true, ..self.lock() }
     }
 
-    pub fn ticket(&self) -> Ticket {
-        self.tickets.last().unwrap().clone()
-    }
-
     pub fn ask(&self) -> Ask {
         self.asks.last().unwrap().clone()
     }

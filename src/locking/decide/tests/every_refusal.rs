@@ -136,12 +136,16 @@ fn in_line() -> Vec<Row> {
     let bob = || state().held_by("bob");
     let waiting = || bob().waited_for_by("alice");
     let elsewhere = || bob().document(1).held_by("carol").waited_for_by("alice").waits_per_owner(1);
+    let at_limit = || bob().document(1).held_by("alice").locks_per_owner(1);
     let with_id = LockDocuments { request: Some(other_request("r")), ..wait("alice") };
     let wanted = || bob().wanted_lock();
     let held = Refusal::Held { lock: Box::new(wanted()), is_you: false, free_at: NOW.plus_millis(5000) };
     vec![
         row("a newcomer that does not wait", bob().waited_for_by("carol"), lock("alice"), held),
         row("waits in too many lines", elsewhere(), wait("alice"), Refusal::TooManyWaits { limit: 1 }),
+        row("may not get one more lock", at_limit(), wait("alice"), Refusal::LimitReached { limit: 1 }),
+        row("leaves with a dead ticket", waiting().dead(), leave_line("alice", 1), Refusal::NotFound),
+        row("renews a lock whose page said goodbye", bob().lingering(), renew(1), Refusal::NotFound),
         row("waits with another request's id", waiting().by_request("r"), with_id, Refusal::RequestIdReused),
         row("leaves a line it is not in", bob(), leave_line("alice", 1), Refusal::NotFound),
         row("leaves for somebody else", waiting(), leave_line("carol", 1), Refusal::NotFound),

@@ -1,16 +1,19 @@
 //! `decide` on states made by hand and by chance.
 
+mod asks;
 mod every_refusal;
 mod histories;
+mod line;
 mod named_twice;
 mod requests;
 mod which_refusal;
 
 use super::decide;
 use crate::locking::{
-    Change, Command, Decision, Lock, LockDocuments, NotRead, State,
+    Change, Command, Decision, EventKind, Lock, LockDocuments, NotRead, State, Timestamp,
     names::DocumentVersion,
     testing::{
+        StateBuilder,
         commands::{extend, lock, wanted},
         samples::{NOW, key},
         state,
@@ -34,6 +37,28 @@ fn granted(decision: &Decision) -> Vec<&Lock> {
         _ => None,
     });
     grants.collect()
+}
+
+/// The state once the command is decided.
+fn after(state: StateBuilder, command: impl Into<Command>, now: Timestamp) -> State {
+    let mut state = state.build();
+    decide(&mut state, &command.into(), now).unwrap();
+    state
+}
+
+/// What happened and whose lock it was about, in the order of the log.
+fn events(decision: &Decision) -> Vec<String> {
+    let told = decision.events.iter().map(|event| {
+        let what = match &event.kind {
+            EventKind::Locked { .. } => "locked",
+            EventKind::Unlocked { .. } => "unlocked",
+            EventKind::Saved => "saved",
+            EventKind::HandoverAsked(_) => "asked",
+            EventKind::HandoverAnswered(ask) => ask.outcome.unwrap().name(),
+        };
+        format!("{what} {}", event.lock.holder.owner)
+    });
+    told.collect()
 }
 
 #[test]

@@ -49,6 +49,10 @@ fn by_both(number: u128, name: &str) -> Named {
     Named { session: Some(session(name)), ..by_lease(number) }
 }
 
+fn by_hold(hold: u32) -> Named {
+    Named { hold: Some(hold), ..nothing() }
+}
+
 fn alice() -> StateBuilder {
     state().held_by("alice")
 }
@@ -65,6 +69,7 @@ fn step_1_a_live_lock_that_fits() -> Vec<Row> {
         row("nothing named, beside another owner", state().held_by("bob").held_by("alice"), nothing(), Hears::Lock(2)),
         row("its lease", alice(), by_lease(1), Hears::Lock(1)),
         row("its session", alice().session("tab"), by_session("tab"), Hears::Lock(1)),
+        row("its hold", alice().hold(2), by_hold(2), Hears::Lock(1)),
         row("lease and session", alice().session("tab"), by_both(1, "tab"), Hears::Lock(1)),
         row("a session that another owner has too", beside_bob(), by_session("tab"), Hears::Lock(2)),
         row("one of several by lease", two(), by_lease(2), Hears::Lock(2)),
@@ -105,6 +110,8 @@ fn step_3_names_that_do_not_fit_the_live_lock() -> Vec<Row> {
         row("another session", alice().session("tab"), by_session("other"), Mismatch),
         row("a session, but it has none", alice(), by_session("tab"), Mismatch),
         row("its lease, another session", alice().session("tab"), by_both(1, "other"), Mismatch),
+        row("an older hold", alice().hold(2), by_hold(1), Mismatch),
+        row("its lease, a hold yet to come", alice(), Named { hold: Some(2), ..by_lease(1) }, Mismatch),
         row("another lease, its session", alice().session("tab"), by_both(9, "tab"), Mismatch),
         row("before a named session that ended", session_ended, by_session("old"), Mismatch),
         row("before somebody else's", state().held_by("bob").held_by("alice"), by_lease(9), Mismatch),
