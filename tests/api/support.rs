@@ -17,6 +17,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
 
+/// No answer takes nearly as long: a request that does waits for time to pass, and nobody lets it.
+const PATIENCE: Duration = Duration::from_mins(1);
 pub const SECRET: &str = "a secret that only the tests of this server know";
 
 /// Nothing in it happens by itself: time passes by [`TestServer::pass`], overdue locks are swept by
@@ -319,7 +321,7 @@ pub struct Answer {
 
 impl Answer {
     pub async fn of(request: reqwest::RequestBuilder) -> Self {
-        let response = request.send().await.unwrap();
+        let response = request.timeout(PATIENCE).send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap();
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
