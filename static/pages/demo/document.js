@@ -14,6 +14,8 @@ import { Refused } from "./backend.js";
  */
 
 const TYPING_PAUSE_MS = 500;
+/** Who types without a pause is saved every so often all the same. */
+const MOST_UNSAVED_MS = 2_000;
 const RETRY_MS = 1_000;
 
 export class OpenDocument {
@@ -41,6 +43,8 @@ export class OpenDocument {
   #saving = null;
   #isStartedByTyping = false;
   #timer = 0;
+  /** @type {number | null} */
+  #unsavedSince = null;
   /** @type {Set<() => void>} */
   #listeners = new Set();
   /** @type {() => void} */
@@ -239,7 +243,9 @@ export class OpenDocument {
 
   #saveSoon() {
     clearTimeout(this.#timer);
-    this.#timer = window.setTimeout(() => this.#saveWhileTyping(), TYPING_PAUSE_MS);
+    this.#unsavedSince ??= Date.now();
+    const most = Math.max(0, this.#unsavedSince + MOST_UNSAVED_MS - Date.now());
+    this.#timer = window.setTimeout(() => this.#saveWhileTyping(), Math.min(TYPING_PAUSE_MS, most));
   }
 
   async #saveWhileTyping() {
@@ -282,6 +288,7 @@ export class OpenDocument {
     const { fencingToken } = this.lock.getSnapshot();
     if (fencingToken === null) throw new Error("The lock is gone");
     const { text } = this;
+    this.#unsavedSince = null;
     this.saveState = "saving";
     this.#changed();
     try {

@@ -1,4 +1,4 @@
-import { html, useEffect, useLayoutEffect, useRef, useState, useWatch } from "../preact.js";
+import { html, useLayoutEffect, useRef, useState, useWatch } from "../preact.js";
 import { Compare } from "./compare.js";
 import { Kept } from "./kept.js";
 
@@ -46,8 +46,9 @@ function Banner({ settings, document, isCut, onCompare }) {
 function Text({ say, document }) {
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const isComposing = useRef(false);
-  // Not drawn by preact: a value that is set again while someone types moves the caret.
-  useEffect(() => {
+  // Not drawn by preact: a value that is set again while someone types moves the caret. But at once with everything else:
+  // "saved" must never stand beside another text than the one it speaks of.
+  useLayoutEffect(() => {
     const text = area.current;
     if (!text || isComposing.current || text.value === document.text) return;
     const { selectionStart, selectionEnd, scrollTop } = text;
