@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use doclock::{
     auth::Role,
     client::{LockError, LockName},
@@ -25,7 +25,7 @@ Examples:
   doclock unlock minutes --reason 'laptop left on the train'
   doclock unlock --room minutes                # all documents of the room
   doclock unlock --owner alice --reason 'has left'")]
-#[group(required = true, multiple = false, args = ["what", "room", "owner", "lease"])]
+#[command(group(ArgGroup::new("which").required(true).args(["what", "room", "owner", "lease"])))]
 pub struct UnlockArgs {
     /// A document of a room, or a room, which means its document `main`.
     #[arg(value_name = "ROOM[/DOCUMENT]", value_parser = lock_name)]

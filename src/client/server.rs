@@ -9,7 +9,13 @@ use std::{
     time::Duration,
 };
 
-use reqwest::{Method, redirect};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{Method, Request, Uri, body::Bytes, header};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier, client::WantsClientCert};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde::Deserialize;
@@ -46,8 +52,9 @@ impl DoclockServer {
     pub fn without_token(url: &str) -> Result<Self, LockError> {
         let wrong =
             || LockError::NotConfigured(format!("the server's address must be like https://host:port, not {url}"));
-        let parsed = reqwest::Url::parse(url).map_err(|_| wrong())?;
-        if !["http", "https"].contains(&parsed.scheme()) || !parsed.has_host() {
+        let parsed: Uri = url.parse().map_err(|_| wrong())?;
+        let has_scheme = parsed.scheme_str().is_some_and(|scheme| ["http", "https"].contains(&scheme));
+        if !has_scheme || parsed.authority().is_none_or(|authority| authority.as_str().contains('@')) {
             return Err(wrong());
         }
         Ok(Self {
@@ -134,55 +141,57 @@ impl DoclockServer {
     }
 
     async fn send(&self, method: &str, path: &str, body: Option<&Value>, wait: Duration) -> Result<Value, LockError> {
-        let method: Method = method.parse().map_err(|_| LockError::NotConfigured(format!("{method} is no method")))?;
-        let mut request = http(self.url.starts_with("https:"))?
-            .request(method, format!("{}{path}", self.url))
-            .timeout(self.request_timeout + wait);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token.current().await?);
-        }
-        if let Some(body) = body {
-            request = request.json(body);
-        }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        let status = response.status().as_u16();
-        let body = self.read(response).await?;
+        let request = self.request(method, path, body).await?;
+        let limit = self.request_timeout + wait;
+        let (status, body) = tokio::time::timeout(limit, self.exchange(request)).await.map_err(|_| {
+            LockError::Unreachable { detail: format!("{} did not answer within {limit:?}", self.url), was_sent: true }
+        })??;
         if status == 200 { Ok(body) } else { Err(LockError::Refused(Box::new(ServerProblem::new(status, body)))) }
     }
 
-    /// Null where the answer is not JSON: a proxy may have written it.
-    async fn read(&self, mut response: reqwest::Response) -> Result<Value, LockError> {
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
-            bytes.extend_from_slice(&chunk);
-            if bytes.len() > LONGEST_ANSWER {
-                return Err(not_doclock());
-            }
+    async fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Request<Full<Bytes>>, LockError> {
+        let wrong = |error: hyper::http::Error| LockError::NotConfigured(format!("{method} {path}: {error}"));
+        let method: Method = method.parse().map_err(|_| LockError::NotConfigured(format!("{method} is no method")))?;
+        let mut request = Request::builder().method(method.clone()).uri(format!("{}{path}", self.url));
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.current().await?));
         }
-        Ok(serde_json::from_slice(&bytes).unwrap_or_default())
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        request.body(Full::from(body.map(Value::to_string).unwrap_or_default())).map_err(wrong)
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> LockError {
-        // The outer error only names the address. Why is said by the innermost.
-        let mut cause: &dyn Error = error;
-        while let Some(source) = cause.source() {
-            cause = source;
-        }
-        let reason = if error.is_timeout() { "it took too long".to_owned() } else { cause.to_string() };
-        LockError::Unreachable {
-            detail: format!("{} did not answer: {reason}", self.url),
-            was_sent: !error.is_connect() && !error.is_builder(),
-        }
+    /// The status and the body, which is null where it is not JSON: a proxy may have written it.
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(u16, Value), LockError> {
+        let unreachable = |error: &dyn Error, was_sent| LockError::Unreachable {
+            detail: format!("{} did not answer: {}", self.url, innermost(error)),
+            was_sent,
+        };
+        let client = http(self.url.starts_with("https:"))?;
+        let response = client.request(request).await.map_err(|error| unreachable(&error, !error.is_connect()))?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await;
+        let body = body.map_err(|error| unreachable(error.as_ref(), true))?.to_bytes();
+        Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
     }
 }
 
-type Http = Result<reqwest::Client, String>;
+/// Says why: the errors around it only say where.
+fn innermost(mut error: &dyn Error) -> String {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// One for the process, and another for HTTPS: only that one needs the certificates of the machine, which take a while to
 /// read and may not be there.
-fn http(is_secure: bool) -> Result<&'static reqwest::Client, LockError> {
-    static PLAIN: OnceLock<Http> = OnceLock::new();
-    static SECURE: OnceLock<Http> = OnceLock::new();
+fn http(is_secure: bool) -> Result<&'static Client, LockError> {
+    static PLAIN: OnceLock<Result<Client, String>> = OnceLock::new();
+    static SECURE: OnceLock<Result<Client, String>> = OnceLock::new();
     let client = if is_secure {
         SECURE.get_or_init(|| client(|tls| tls.with_platform_verifier()))
     } else {
@@ -195,13 +204,17 @@ fn client(
     trust: impl FnOnce(
         ConfigBuilder<ClientConfig, WantsVerifier>,
     ) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, rustls::Error>,
-) -> Http {
+) -> Result<Client, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().and_then(trust);
     let tls = tls.map_err(|error| error.to_string())?.with_no_client_auth();
-    let builder = reqwest::Client::builder().tls_backend_preconfigured(tls).pool_idle_timeout(IDLE);
-    // Redirected, a POST would become a GET.
-    builder.redirect(redirect::Policy::none()).build().map_err(|error| error.to_string())
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.enforce_http(false);
+    let connector =
+        HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp);
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    Ok(builder.pool_idle_timeout(IDLE).pool_timer(TokioTimer::new()).build(connector))
 }
 
 #[derive(Deserialize)]
