@@ -42,11 +42,11 @@ export const inShort = ({ sequence, type }) => `${sequence} ${type}`;
 export const isPresence = ({ type }) => type.startsWith("Participant");
 
 // Each test by its name; how many passed is the last line.
-export async function run(tests) {
+export async function run(tests, mostSeconds = 60) {
   let failed = 0;
   for (const test of tests) {
     try {
-      await within(60, test());
+      await within(mostSeconds, test());
       console.log(`ok      ${test.name}`);
     } catch (error) {
       failed += 1;

@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { messages } from "../../../static/client/messages.js";
 import { run as runAll } from "../doclock.mjs";
-import { accessible, complaintsOf, launch, serveStatic } from "./browser.mjs";
+import { accessible, complaintsOf, launch, serveStatic, sideBySide } from "./browser.mjs";
 
 const HOME = `<!doctype html><html lang="en"><title>minutes</title><main><h1>minutes</h1>
   <doclock-banner></doclock-banner><textarea aria-label="text"></textarea></main></html>`;
 
 const browser = await launch();
 const [only = ""] = process.argv.slice(2);
-const run = (tests) => runAll(tests.filter(({ name }) => name.includes(only)));
+const run = (tests) => runAll(sideBySide(tests.filter(({ name }) => name.includes(only))));
 
 /** A page where `me` has a banner, and other people are clients without one. */
 async function world(tell, { language = "en", me = "bob", version = null, attributes = [], media } = {}) {

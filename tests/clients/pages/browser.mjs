@@ -49,3 +49,17 @@ export async function accessible(page, where) {
   const told = serious.map(({ id, nodes }) => `${where}: ${id}: ${nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`).join("; ")}`);
   assert.deepEqual(told, []);
 }
+
+/** The same tests, a few of them at a time: they share nothing, and mostly wait. */
+export function sideBySide(tests, atOnce = 3) {
+  const waiting = [];
+  let free = atOnce;
+  const turn = () => (free > 0 ? void (free -= 1) : new Promise((resolve) => waiting.push(resolve)));
+  const over = () => (waiting.length > 0 ? waiting.shift()() : (free += 1));
+  return tests.map((test) => {
+    const result = Promise.resolve(turn()).then(test).finally(over);
+    // Whoever runs it hears of its failure, maybe later than it fails.
+    result.catch(() => {});
+    return Object.defineProperty(() => result, "name", { value: test.name });
+  });
+}

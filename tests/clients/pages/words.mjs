@@ -155,7 +155,7 @@ function check(history, writers) {
   return said;
 }
 
-await run([
+const tests = [
   async function every_text_that_a_page_said_was_saved_is_in_the_history_in_order_of_tokens() {
     console.log(`seed ${seed}, ${seconds} s`);
     const chance = chanceOf(seed);
@@ -191,4 +191,6 @@ await run([
       await server.stop();
     }
   },
-]);
+];
+
+await run(tests, seconds + 60);
