@@ -1,4 +1,4 @@
-// `<doclock-banner>`: who edits a document, and what one can do about it. The guide is docs/browser.md.
+// `<doclock-banner>`: who edits a document, and what one can do about it. The guide is docs/banner.md.
 //
 //   import "/client/banner.js";
 //   banner.handle = client.lock("minutes", { document: "intro" });

@@ -54,7 +54,7 @@ button[aria-disabled="true"] {
 kbd { margin-left: 4px; padding: 0 4px; font-weight: 400; border: 1px solid currentColor; border-radius: 4px; font: 12px/1.4 ui-monospace, monospace }
 .aloud { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap }
 [hidden] { display: none }
-@media (pointer: coarse) { button, input { min-height: 44px; padding: 8px 16px } }
+@media (pointer: coarse) { kbd { display: none } button, input { min-height: 44px; padding: 8px 16px } }
 @media (forced-colors: active) { .ring .left { stroke: Highlight } }
 `;
 

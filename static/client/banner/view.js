@@ -1,4 +1,4 @@
-// What the banner shows for a snapshot of a lock: a pure function, one branch per state of the table in docs/browser.md.
+// What the banner shows for a snapshot of a lock: a pure function, one branch per state of the table in docs/banner.md.
 
 import { isNewer } from "./versions.js";
 

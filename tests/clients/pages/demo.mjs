@@ -278,7 +278,7 @@ const tests = [
       await aiko.page.getByText("You vanished").waitFor();
       await accessible(aiko.page, "vanished");
       await bob.until("newer");
-      await bob.page.getByText("Aiko vanished, and the lock ran out").waitFor();
+      await bob.page.getByText("Aiko went silent, and the lock ran out").waitFor();
       await aiko.button("Come back").click();
       await aiko.until("free", "lost");
       assert.equal(await aiko.text(), "One");

@@ -3,7 +3,7 @@
 /** @type {Partial<Record<string, string>>} */
 const ENDINGS = {
   released: "finished",
-  expired: "vanished, and the lock ran out",
+  expired: "went silent, and the lock ran out",
   taken_over: "was taken over",
   revoked: "was ended by an admin",
   handed_over: "handed over",
@@ -53,10 +53,12 @@ export const en = {
   yourself: "You",
   textLabel: (/** @type {string} */ name) => `Text of ${name}`,
   placeholder: "Type here. The first key you press takes the lock.",
+  nothingWritten: "Nothing is written here yet.",
   loading: "Loading the text…",
   loadFailed: "The text could not be loaded.",
   tryAgain: "Try again",
   save: { saved: "Saved", unsaved: "Not saved yet", saving: "Saving…", failed: "Could not save, trying again", refused: "Save refused" },
+  untouched: "Nothing saved yet",
   notSavedKept: "Not saved, kept here",
   token: (/** @type {number} */ token) => `token ${token}`,
   newer: (/** @type {string} */ version) => `${version} exists.`,

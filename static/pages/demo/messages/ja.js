@@ -3,7 +3,7 @@
 /** @type {Partial<Record<string, string>>} */
 const ENDINGS = {
   released: "が編集を終えました",
-  expired: "がいなくなり、ロックの期限が切れました",
+  expired: "からの応答がなくなり、ロックの期限が切れました",
   taken_over: "の編集が引き継がれました",
   revoked: "の編集を管理者が終了させました",
   handed_over: "が編集を渡しました",
@@ -54,10 +54,12 @@ export const ja = {
   yourself: "あなた",
   textLabel: (name) => `${name}の本文`,
   placeholder: "ここに入力してください。最初の一文字でロックを取ります。",
+  nothingWritten: "まだ何も書かれていません。",
   loading: "本文を読み込んでいます…",
   loadFailed: "本文を読み込めませんでした。",
   tryAgain: "もう一度",
   save: { saved: "保存済み", unsaved: "未保存", saving: "保存しています…", failed: "保存できません。再試行中", refused: "保存を断られました" },
+  untouched: "まだ保存されていません",
   notSavedKept: "未保存（この画面に残っています）",
   token: (token) => `トークン${token}`,
   newer: (version) => `${version}があります。`,

@@ -56,10 +56,12 @@ function Text({ say, document }) {
     text.setSelectionRange(selectionStart, selectionEnd);
     text.scrollTop = scrollTop;
   });
+  const { canEdit } = document.lock.getSnapshot();
+  const isLoading = document.status === "loading" || (canEdit && !document.isEditable);
   const typed = () => area.current && document.typed(area.current.value);
   return html`
     <textarea id="text" ref=${area} maxlength="4000" readonly=${!document.isEditable} spellcheck=${false} aria-busy=${document.status === "loading"}
-      aria-label=${say.textLabel(document.name)} placeholder=${document.status === "loading" ? say.loading : say.placeholder}
+      aria-label=${say.textLabel(document.name)} placeholder=${isLoading ? say.loading : document.isEditable ? say.placeholder : say.nothingWritten}
       onInput=${typed} onCompositionStart=${() => (isComposing.current = true)} onCompositionEnd=${() => (isComposing.current = false)}
     ></textarea>
   `;
@@ -71,11 +73,13 @@ function Status({ settings, document }) {
   const { saveState, version, status } = document;
   const { fencingToken, canEdit, documentVersion, holder, isYou } = document.lock.getSnapshot();
   if (status !== "ready") return html`<p class="status"> </p>`;
-  const words = saveState === "unsaved" && !canEdit ? say.notSavedKept : say.save[saveState];
+  const isUntouched = version === "v0" && saveState === "saved";
+  const words = saveState === "unsaved" && !canEdit ? say.notSavedKept : isUntouched ? say.untouched : say.save[saveState];
   return html`
     <p class="status">
-      <output data-save=${saveState} data-version=${version}>${words}</output>
-      <span>${version}</span>
+      <output class=${isUntouched ? "untouched" : ""} data-save=${saveState} data-version=${version}>${words}</output>
+      ${!isUntouched && html`<span>${version}</span>`}
+      ${canEdit && !document.isEditable && html`<span>${say.loading}</span>`}
       ${fencingToken !== null && html`<span>${say.token(fencingToken)}</span>`}
       ${document.refusal && html`<span class="problem">${document.refusal.message}</span>`}
       ${document.isNewer && !canEdit &&

@@ -35,6 +35,8 @@ export function Header({ settings, demo }) {
       <div class="tools">
         <button class="main" title=${say.secondHint} onClick=${() => demo.openWindow("new")}>${say.second}</button>
         <button onClick=${() => demo.openWindow("me")}>${say.anotherTab}</button>
+      </div>
+      <div class="tools settings">
         <${LanguageSwitch} settings=${settings} />
         <${ThemeSwitch} settings=${settings} />
         <button class="icon" aria-label=${say.keys} aria-keyshortcuts="?" onClick=${openKeys}>?</button>
