@@ -27,7 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Real-time document lock server, and its tools.
 ///
-/// `lock`, `locks`, `unlock`, `events` and `health` ask a server: that of DOCLOCK_URL, with the token in DOCLOCK_TOKEN. Without
+/// `lock`, `locks`, `unlock`, `events` and `health` ask a server: that of `DOCLOCK_URL`, with the token in `DOCLOCK_TOKEN`. Without
 /// these they ask the one that runs here, by its settings, with a token signed with its secret.
 #[derive(Debug, Parser)]
 #[command(version)]
@@ -69,7 +69,7 @@ enum Command {
     Check,
     /// Ask a server whether it can serve requests: exit code 0 or 1.
     Health,
-    /// Print a completion script, such as for /etc/bash_completion.d/doclock.
+    /// Print a completion script, such as for `/etc/bash_completion.d/doclock`.
     Completions { shell: clap_complete::Shell },
     /// Copy the SQLite database into a new file, while the server runs.
     Backup {

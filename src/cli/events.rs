@@ -159,11 +159,12 @@ fn line(event: &Value) -> String {
     for (label, field) in [("", "reason"), ("by ", "by"), ("note: ", "note"), ("", "outcome")] {
         let value = text(event, field);
         if !value.is_empty() {
-            line.push_str(&format!("  {label}{value}"));
+            line.extend(["  ", label, value.as_ref()]);
         }
     }
     if let Some(held_ms) = event["held_ms"].as_u64() {
-        line.push_str(&format!("  after {:?}", Duration::from_millis(held_ms)));
+        let held = format!("{:?}", Duration::from_millis(held_ms));
+        line.extend(["  after ", &held]);
     }
     line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }

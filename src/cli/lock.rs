@@ -74,7 +74,7 @@ pub async fn lock(connection: &Connection<'_>, args: LockArgs) -> Result<ExitCod
     let ttl_seconds = u32::try_from(args.ttl.as_secs()).unwrap_or(u32::MAX);
     let manager = LockManager::of(args.what, args.parallel)?.ttl_seconds(ttl_seconds)?.backend(server);
     let held = tokio::select! {
-        held = manager.lock(args.wait) => held.map_err(not_acquired)?,
+        held = manager.lock(args.wait) => held.map_err(|error| not_acquired(&error))?,
         signal = signals.next() => {
             // Dropped by then, the wait gives up its place and what may have been granted.
             settle(LEAVING).await;
@@ -91,7 +91,7 @@ pub async fn lock(connection: &Connection<'_>, args: LockArgs) -> Result<ExitCod
     }
 }
 
-fn not_acquired(error: LockError) -> Failure {
+fn not_acquired(error: &LockError) -> Failure {
     let code = if let LockError::Timeout(_) = error { NOT_ACQUIRED.into() } else { ExitCode::FAILURE };
     Failure(error.to_string(), code)
 }

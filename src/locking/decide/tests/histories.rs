@@ -13,7 +13,7 @@ use crate::locking::{
     testing::{
         core::{Came, Core},
         history::{Act, History, history, keys, long_pauses},
-        model::{Model, Told},
+        model::{Model, ToldEvent},
         samples::NOW,
     },
 };
@@ -89,7 +89,7 @@ fn check(history: &History, met: &mut Met) -> Result<(), String> {
         }
     }
     for key in keys() {
-        let told: Vec<_> = core.events.iter().filter(|event| event.lock.key == key).map(Told::by).collect();
+        let told: Vec<_> = core.events.iter().filter(|event| event.lock.key == key).map(ToldEvent::by).collect();
         let expected = model.log_of(&key);
         if told != expected {
             return Err(format!("the log tells {told:#?}\ninstead of {expected:#?}"));

@@ -1,6 +1,6 @@
 //! Asks for a lock, and how they end.
 
-use super::{Model, Told, grants::NewLock, line::CLAIM_MS};
+use super::{Model, ToldEvent, grants::NewLock, line::CLAIM_MS};
 use crate::locking::{
     Answer, AnswerAsk, Ask, AskForLock, AskOutcome, CancelAsk, DocumentKey, Done, EndReason, LeaseId, Lock, Refusal,
     Span, names::DocumentVersion,
@@ -28,7 +28,7 @@ impl Model {
     fn end_ask(&mut self, ask: &Ask, outcome: AskOutcome) -> Ask {
         let ended = Ask { outcome: Some(outcome), ..ask.clone() };
         *self.asks.iter_mut().find(|known| known.id == ask.id).unwrap() = ended.clone();
-        self.log.push((ask.key.clone(), Told::Answered { ask: ask.id, outcome }));
+        self.log.push((ask.key.clone(), ToldEvent::Answered { ask: ask.id, outcome }));
         ended
     }
 
@@ -77,7 +77,7 @@ impl Model {
             outcome: None,
             answer: None,
         };
-        self.log.push((asked.key.clone(), Told::Asked { ask: ask.id, lease: lock.lease_id }));
+        self.log.push((asked.key.clone(), ToldEvent::Asked { ask: ask.id, lease: lock.lease_id }));
         self.asks.push(ask.clone());
         Ok(Done::Asked(ask))
     }

@@ -1,6 +1,6 @@
 //! Locking: resume, grant, take over or refuse.
 
-use super::{Known, Model, Told, all_or_nothing, each, failed, firsts, single};
+use super::{Known, Model, ToldEvent, all_or_nothing, each, failed, firsts, single};
 use crate::locking::{
     Activity, DocumentKey, Done, EndReason, Holder, LeaseId, Lock, LockDocuments, Metadata, Outcome, Refusal, Span,
     Wanted,
@@ -143,7 +143,7 @@ impl Model {
             extend_ids: Vec::new(),
         };
         self.locks.push(Known { lock: lock.clone(), ended: None, rank: 0, heartbeats: Vec::new() });
-        let told = Told::Locked { lease: new.lease, token: fencing_token, waited_ms: new.waited_ms };
+        let told = ToldEvent::Locked { lease: new.lease, token: fencing_token, waited_ms: new.waited_ms };
         self.log.push((new.key.clone(), told));
         lock
     }

@@ -1,6 +1,6 @@
 //! What is asked of locks that are there: heartbeats, renewals and ends.
 
-use super::{Model, Told, each, failed, firsts, single};
+use super::{Model, ToldEvent, each, failed, firsts, single};
 use crate::locking::{
     Activity, DocumentKey, Done, EndReason, Extend, ForceUnlock, LeaseId, Lock, Named, Outcome, Refusal, Release,
     Renew, Span, Unlock, names::DocumentVersion,
@@ -23,7 +23,7 @@ impl Model {
         let Some(version) = version.filter(|version| self.versions.get(&key) != Some(*version)) else { return };
         self.versions.insert(key.clone(), version.clone());
         self.known(lease).lock.document_version = Some(version.clone());
-        self.log.push((key, Told::Saved { lease, version: version.clone() }));
+        self.log.push((key, ToldEvent::Saved { lease, version: version.clone() }));
     }
 
     pub(super) fn extend(&mut self, asked: &Extend) -> Outcome {

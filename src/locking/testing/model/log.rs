@@ -6,7 +6,7 @@ use super::Model;
 use crate::locking::{AskOutcome, DocumentKey, EndReason, Event, EventKind, LeaseId, names::DocumentVersion};
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told {
+pub enum ToldEvent {
     Locked { lease: LeaseId, token: i64, waited_ms: Option<i64> },
     Unlocked { lease: LeaseId, reason: EndReason },
     Saved { lease: LeaseId, version: DocumentVersion },
@@ -14,7 +14,7 @@ pub enum Told {
     Answered { ask: Uuid, outcome: AskOutcome },
 }
 
-impl Told {
+impl ToldEvent {
     pub fn by(event: &Event) -> Self {
         let lease = event.lock.lease_id;
         match &event.kind {
@@ -31,7 +31,7 @@ impl Told {
 
 impl Model {
     /// Of one document: commands on several say nothing of the order between them.
-    pub fn log_of(&self, key: &DocumentKey) -> Vec<Told> {
+    pub fn log_of(&self, key: &DocumentKey) -> Vec<ToldEvent> {
         self.log.iter().filter(|(of, _)| of == key).map(|(_, told)| told.clone()).collect()
     }
 }

@@ -12,7 +12,7 @@ mod memory;
 
 use std::collections::HashMap;
 
-pub use self::log::Told;
+pub use self::log::ToldEvent;
 use super::{core::Came, history::Act};
 use crate::locking::{
     Ask, Command, DocumentKey, Done, EndReason, Ending, Failed, Fingerprint, LeaseId, Lock, Outcome, Policy, Refusal,
@@ -35,7 +35,7 @@ pub struct Model {
     versions: HashMap<DocumentKey, DocumentVersion>,
     requests: HashMap<(OwnerId, RequestId), Past>,
     endings: usize,
-    log: Vec<(DocumentKey, Told)>,
+    log: Vec<(DocumentKey, ToldEvent)>,
 }
 
 #[derive(Debug, Clone)]
@@ -141,7 +141,7 @@ impl Model {
         let known = self.known(lease);
         (known.ended, known.rank) = (Some(Ending { reason, at }), rank);
         let lock = known.lock.clone();
-        self.log.push((lock.key.clone(), Told::Unlocked { lease, reason }));
+        self.log.push((lock.key.clone(), ToldEvent::Unlocked { lease, reason }));
         Done::Ended { key: lock.key, fencing_token: lock.fencing_token }
     }
 
