@@ -112,7 +112,7 @@ async fn without_a_line_it_polls_with_the_pauses_of_seed_002() {
     let (mut random, mut delay) = (fastrand::Rng::with_seed(2), Duration::from_secs(1));
     for poll in 0..5 {
         let pause = delay.mul_f64(0.5 + random.f64()).min(Duration::from_secs(30));
-        clock.advance(pause - Duration::from_millis(1));
+        clock.advance(pause.saturating_sub(Duration::from_millis(1)));
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(locks.requests(), poll + 2, "not before the pause is over");
         clock.advance(Duration::from_millis(1));
