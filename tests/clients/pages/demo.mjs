@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { run } from "../doclock.mjs";
-import { accessible, launch } from "./browser.mjs";
+import { accessible, complaintsOf, launch, sideBySide } from "./browser.mjs";
 import { start } from "./server.mjs";
 import { Visitor, World } from "./visitor.mjs";
 
@@ -356,6 +356,21 @@ const tests = [
     });
   },
 
+  async function without_the_demo_the_page_says_what_this_is_and_where_the_docs_are() {
+    const context = await browser.newContext({ locale: "en", viewport: { width: 390, height: 844 } });
+    const complaints = complaintsOf(context);
+    const page = await context.newPage();
+    await page.goto(`${server.url}/pages/about/index.html`);
+    await page.getByText("This is a doclock server.").waitFor();
+    assert.equal(await page.getByRole("link", { name: "/docs/" }).first().getAttribute("href"), "/docs/");
+    await accessible(page, "about");
+    await page.emulateMedia({ colorScheme: "dark" });
+    await accessible(page, "about, dark");
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390);
+    assert.deepEqual(complaints, []);
+    await context.close();
+  },
+
   async function a_server_that_cannot_be_reached_is_said_on_the_way_in() {
     const context = await browser.newContext({ locale: "en" });
     const page = await context.newPage();
@@ -432,6 +447,6 @@ const tests = [
 ];
 
 const [only] = process.argv.slice(2);
-await run(only ? tests.filter(({ name }) => name.includes(only)) : tests);
+await run(sideBySide(only ? tests.filter(({ name }) => name.includes(only)) : tests));
 await browser.close();
 await server.stop();
