@@ -46,11 +46,11 @@ export class Demo {
   }
 
   start() {
+    // Before anything is watched: doclock.js listens from then on, and gives the lock up when the page goes.
+    window.addEventListener("pagehide", () => this.document?.saveAtOnce(), { capture: true });
     this.people.subscribe(() => this.#changed());
     this.client.connection.subscribe(() => this.#changed());
     this.network.subscribe(() => this.#changed());
-    // Before doclock.js gives the lock up, which is what it does when the page goes.
-    window.addEventListener("pagehide", () => this.document?.saveAtOnce(), { capture: true });
     window.addEventListener("hashchange", () => this.#openNamed());
     this.#openNamed();
   }

@@ -300,6 +300,18 @@ const tests = [
     });
   },
 
+  async function closing_the_tab_saves_the_last_words() {
+    await world.story(async (open, room) => {
+      const [aiko, bob] = [await open("Aiko"), await open("Bob")];
+      await aiko.type("One");
+      await aiko.saved();
+      await aiko.type(" two");
+      await aiko.page.close({ runBeforeUnload: true });
+      await bob.until("free", "newer");
+      assert.equal((await bob.history(room)).at(-1).text, "One two");
+    });
+  },
+
   async function leaving_a_document_gives_its_lock_up_with_the_text_saved() {
     await world.story(async (open, room) => {
       const aiko = await open("Aiko");
