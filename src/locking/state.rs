@@ -243,7 +243,7 @@ impl State {
 
     /// Returns which ends of earlier locks the command may ask about: those of the locks that its request got when it came
     /// before, else of the lock that it names. Locks that are in the state need no look-up: should they end within the
-    /// batch, [`State::apply`] notes how.
+    /// batch, `apply` notes how.
     pub fn lookups(&self, needs: &Needs<'_>) -> Vec<Lookup> {
         let memo = needs.memo.as_ref().and_then(|key| Some((&key.owner, self.memos.get(key)?)));
         match (memo, &needs.ending) {

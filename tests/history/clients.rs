@@ -152,7 +152,7 @@ impl Client {
         match request.verb {
             Verb::Lock => other.ttl_seconds = Some(6),
             _ if request.many => other.documents.truncate(1),
-            _ => other.version = Some("other".into()),
+            _ => other.session = Some("other".into()),
         }
         other.tag = None;
         let answer = self.person.send(chance.below(self.world.bases.len()), &Arc::new(other.clone()), None).await;
