@@ -51,12 +51,16 @@ class Chromium {
   async open(url) {
     const { targetId } = await this.send("Target.createTarget", { url });
     const { sessionId } = await this.send("Target.attachToTarget", { targetId, flatten: true });
-    return async (code, ...values) => {
+    const page = async (code, ...values) => {
       const expression = `(${code})(...${JSON.stringify(values)})`;
       const { result, exceptionDetails } = await this.send("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true }, sessionId);
       if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
       return result.value;
     };
+    // The blank page that a tab begins with goes away, and takes with it what is being evaluated there.
+    const isThere = () => page((url) => location.href.startsWith(url) && document.readyState === "complete", url);
+    while (!(await isThere().catch(() => false))) await new Promise((resolve) => setTimeout(resolve, 20));
+    return page;
   }
 
   async end() {
